@@ -1,0 +1,73 @@
+//! Clock, seeds, background threads and every wait.
+//!
+//! Nothing above this crate parks a thread except through [`Event`]: in life that is a condition
+//! variable, in a simulation it hands control to the one thread that may run next. Locks that are
+//! held only over a few instructions, and never over a wait or an I/O call, may be ordinary ones.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::fs::Fs;
+
+/// Nanoseconds on a clock that never goes back. The origin means nothing.
+pub type Nanos = u64;
+
+/// A boxed piece of background work.
+pub type Job = Box<dyn FnOnce() + Send + 'static>;
+
+/// All that a database needs from outside. One value serves many databases.
+pub trait Env: Send + Sync + 'static {
+    /// The file system.
+    fn fs(&self) -> &Arc<dyn Fs>;
+
+    /// Monotonic time.
+    fn now(&self) -> Nanos;
+
+    /// Wall-clock time in milliseconds since 1970, for humans only: nothing is decided by it.
+    fn wall_ms(&self) -> u64;
+
+    /// Fresh random bits: the operating system's in life, the seed's in a simulation.
+    fn random_u64(&self) -> u64;
+
+    /// Starts a named thread with signals blocked.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the system refuses a thread; `job` is dropped.
+    fn spawn(&self, name: &str, job: Job) -> Result<Box<dyn JobHandle>>;
+
+    /// A new event counter.
+    fn event(&self) -> Arc<dyn Event>;
+
+    /// Lets time pass. Cut short by nothing.
+    fn sleep(&self, nanos: Nanos);
+
+    /// Gives up the processor once; in a simulation, a point at which another thread may go on.
+    fn yield_now(&self);
+
+    /// Fails with [`ErrorKind::Forked`](crate::ErrorKind::Forked) in a child process of the one
+    /// that made this value.
+    ///
+    /// # Errors
+    /// As said above.
+    fn check_fork(&self) -> Result<()>;
+}
+
+/// A running background thread.
+pub trait JobHandle: Send {
+    /// Waits until the thread has ended. A panic in it was already contained and reported.
+    fn join(self: Box<Self>);
+}
+
+/// An event counter ("eventcount"): waiters read the epoch, check their condition, then wait for
+/// the epoch to move past what they read, so no wake-up is lost between check and wait.
+pub trait Event: Send + Sync {
+    /// The present epoch.
+    fn epoch(&self) -> u64;
+
+    /// Waits until the epoch differs from `seen`, or until `deadline` on the environment's clock.
+    /// Returns whether the epoch moved.
+    fn wait(&self, seen: u64, deadline: Option<Nanos>) -> bool;
+
+    /// Moves the epoch and wakes all waiters. Cheap when nobody waits.
+    fn notify(&self);
+}

@@ -1,0 +1,65 @@
+//! The trait that every source of entries implements: memtable, block, table, level, merge.
+
+use crate::{Result, Slice};
+
+/// A cursor over internal keys in [`Comparator::compare_internal`] order.
+///
+/// After an error the cursor is not valid, and every positioning call may be tried again; a
+/// caller that sees `!valid()` after a successful call knows that the source has ended. An error
+/// must never look like an end.
+///
+/// `key` and `value` may be called only while `valid`; what they return lives until the cursor
+/// is moved.
+///
+/// [`Comparator::compare_internal`]: crate::key::Comparator::compare_internal
+pub trait InternalIter: Send {
+    /// Whether the cursor stands on an entry.
+    fn valid(&self) -> bool;
+
+    /// To the first entry.
+    ///
+    /// # Errors
+    /// Those of the files below; so for all calls that move.
+    fn seek_to_first(&mut self) -> Result<()>;
+
+    /// To the last entry.
+    ///
+    /// # Errors
+    /// As [`InternalIter::seek_to_first`].
+    fn seek_to_last(&mut self) -> Result<()>;
+
+    /// To the first entry at or after the internal key `target`.
+    ///
+    /// # Errors
+    /// As [`InternalIter::seek_to_first`].
+    fn seek(&mut self, target: &[u8]) -> Result<()>;
+
+    /// To the last entry at or before the internal key `target`.
+    ///
+    /// # Errors
+    /// As [`InternalIter::seek_to_first`].
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()>;
+
+    /// To the next entry. Only while valid.
+    ///
+    /// # Errors
+    /// As [`InternalIter::seek_to_first`].
+    fn next(&mut self) -> Result<()>;
+
+    /// To the entry before. Only while valid.
+    ///
+    /// # Errors
+    /// As [`InternalIter::seek_to_first`].
+    fn prev(&mut self) -> Result<()>;
+
+    /// The internal key.
+    fn key(&self) -> &[u8];
+
+    /// The value.
+    fn value(&self) -> &[u8];
+
+    /// The value as a slice that outlives the cursor; shares the block where it can.
+    fn value_slice(&self) -> Slice {
+        Slice::copy_of(self.value())
+    }
+}

@@ -1,0 +1,3 @@
+//! The read path: point look-ups and the stack of iterators.
+
+pub mod internal;
