@@ -16,9 +16,12 @@ pub mod checksum;
 pub mod coding;
 pub mod format;
 pub mod key;
+pub mod metrics;
+pub mod options;
 pub mod read;
 pub mod slice;
 pub mod types;
 
 pub use dialsm_io::{Error, ErrorKind, Result};
+pub use options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
 pub use slice::Slice;
