@@ -16,6 +16,7 @@ pub mod checksum;
 pub mod coding;
 pub mod format;
 pub mod key;
+pub mod memtable;
 pub mod read;
 pub mod slice;
 pub mod types;
