@@ -18,6 +18,7 @@ pub mod format;
 pub mod key;
 pub mod metrics;
 pub mod options;
+pub mod memtable;
 pub mod read;
 pub mod slice;
 pub mod types;
