@@ -14,11 +14,13 @@
 
 pub mod checksum;
 pub mod coding;
+pub mod compaction;
 pub mod format;
 pub mod key;
 pub mod read;
 pub mod slice;
 pub mod types;
+pub mod version;
 
 pub use dialsm_io::{Error, ErrorKind, Result};
 pub use slice::Slice;
