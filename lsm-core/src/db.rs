@@ -9,7 +9,7 @@ use dialsm_io::fs::LockMode;
 
 use crate::batch::WriteBatch;
 use crate::engine::Engine;
-use crate::filename::{self, FileName};
+use crate::filename::FileName;
 use crate::iterator::DbIterator;
 use crate::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::metrics::Counter;
@@ -307,17 +307,17 @@ impl Db {
         if !fs.exists(path)? {
             return Ok(());
         }
-        let lock = fs.lock(&path.join(filename::LOCK), LockMode::Exclusive)?;
+        let lock = fs.lock(&FileName::Lock.path(path), LockMode::Exclusive)?;
         let mut names = fs.list(path)?;
         // CURRENT first: a crash in between leaves orphans, never half a database that opens.
-        names.sort_by_key(|name| name != filename::CURRENT);
+        names.sort_by_key(|name| name != crate::filename::CURRENT);
         for name in &names {
-            if filename::parse(name).is_some_and(|parsed| !matches!(parsed, FileName::Lock)) {
+            if FileName::parse(name).is_some_and(|parsed| !matches!(parsed, FileName::Lock)) {
                 fs.unlink(&path.join(name))?;
             }
         }
         fs.sync_dir(path)?;
-        fs.unlink(&path.join(filename::LOCK))?;
+        fs.unlink(&FileName::Lock.path(path))?;
         drop(lock);
         match fs.remove_dir(path) {
             Err(error) if fs.list(path).is_ok_and(|left| left.is_empty()) => Err(error),

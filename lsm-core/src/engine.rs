@@ -11,6 +11,7 @@ use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
 use crate::compaction::picker::{self, PickerOptions};
+use crate::key::Comparator;
 use crate::metrics::Metrics;
 use crate::obsolete::Graveyard;
 use crate::options::Options;
@@ -18,7 +19,7 @@ use crate::snapshot::SnapshotList;
 use crate::tree::Tree;
 use crate::types::{DbId, FileNumber};
 use crate::version::set::VersionSet;
-use crate::version::version::Version;
+use crate::version::Version;
 use crate::wal::log::Log;
 use crate::write::commit::Commit;
 use crate::{Error, ErrorKind, Result};
@@ -44,8 +45,10 @@ pub(crate) struct Engine {
     pub(crate) error: BackgroundError,
     pub(crate) next_file: AtomicU64,
     pub(crate) closing: AtomicBool,
-    /// Held until the engine is dropped, which the last handle sees to.
-    pub(crate) _lock: Box<dyn FileLock>,
+    /// The first log segment that the manifest found at open needed.
+    pub(crate) replay_start: FileNumber,
+    /// Taken out when the database is closed and nobody reads any more.
+    pub(crate) lock: parking_lot::Mutex<Option<Box<dyn FileLock>>>,
 }
 
 impl Engine {

@@ -63,12 +63,11 @@ pub(crate) fn write_table(
 }
 
 fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, meta: Option<TableMeta>) -> Result<()> {
-    let mut edit = TreeEdit::new(tree.id);
-    edit.floor = Some(buffer.floor_after());
+    let mut edit = TreeEdit { tree: tree.id, floor: Some(buffer.floor_after()), ..TreeEdit::default() };
     let mut added = Vec::new();
     if let Some(meta) = meta {
-        edit.added.push((0, meta.clone().into()));
-        added.push((0, TableFile::new(&tree.comparator, meta, Some(engine.graveyard.clone()))));
+        edit.added.push((0, meta.describe()));
+        added.push((0, TableFile::new(&tree.comparator, meta)));
     }
     let mut state = tree.lock();
     let version = Arc::new(tree.view().version.apply(&[], &added)?);

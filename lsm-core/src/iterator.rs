@@ -10,7 +10,7 @@ use crate::read::db_iter::DbIter;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
-use crate::table::reader::IterSpec;
+use crate::table::IterSpec;
 use crate::tree::TreeView;
 use crate::version::LEVELS;
 use crate::{Result, Slice};
@@ -42,7 +42,6 @@ impl DbIterator {
             fill_cache: options.fill_cache,
             verify: options.verify_checksums,
             readahead_max: options.readahead_bytes as usize,
-            readahead_now: false,
         };
         let mut children: Vec<Box<dyn InternalIter>> = Vec::with_capacity(view.sealed.len() + 2);
         for buffer in std::iter::once(&view.active).chain(&view.sealed) {
@@ -52,13 +51,13 @@ impl DbIterator {
         }
         let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
         for table in view.version.overlapping(0, lower, upper) {
-            children.push(Box::new(engine.tables.open(engine, tree, &table)?.iter(spec)));
+            children.push(Box::new(engine.open_table(&table)?.iter(spec)));
         }
         for level in 1..LEVELS {
             let tables = view.version.overlapping(level, lower, upper);
             match tables.len() {
                 0 => {}
-                1 => children.push(Box::new(engine.tables.open(engine, tree, &tables[0])?.iter(spec))),
+                1 => children.push(Box::new(engine.open_table(&tables[0])?.iter(spec))),
                 _ => children.push(Box::new(LevelIter::over(engine, tree, tables, spec))),
             }
         }

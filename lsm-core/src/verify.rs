@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::{Error, Result, checksum, filename};
+use crate::filename::FileName;
+use crate::{Error, Result};
 
 /// What a verification has looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(crate) fn verify(engine: &Arc<Engine>, progress: &mut dyn FnMut(u64, u64)) -
             let text = format!("the file's checksum is {found:08x}, the manifest says {:08x}", meta.checksum);
             return Err(Error::corruption(text).at_path(&path));
         }
-        let checked = engine.tables.open(engine, tree, table)?.verify_all().map_err(|e| e.at_path(&path))?;
+        let checked = engine.open_table(table)?.verify_all().map_err(|e| e.at_path(&path))?;
         let said = (meta.entries, meta.smallest.as_slice(), meta.largest.as_slice());
         if (checked.entries, checked.smallest.as_slice(), checked.largest.as_slice()) != said {
             return Err(Error::corruption("counts or bounds differ from the manifest's").at_path(&path));

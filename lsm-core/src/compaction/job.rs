@@ -19,19 +19,17 @@ use super::picker::{self, KeyRange, Plan};
 use super::visibility::CompactionIter;
 use crate::background::cancelled;
 use crate::engine::Engine;
+use crate::filename::FileName;
 use crate::metrics::{Counter, LevelCounter};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
-use crate::table::reader::IterSpec;
+use crate::table::IterSpec;
 use crate::tree::{Tree, TreeView};
 use crate::types::SeqNo;
 use crate::version::edit::TreeEdit;
 use crate::version::{Removed, TableFile, TableMeta};
 use crate::{Error, Result};
-
-/// How much a compaction reads ahead of each input.
-const READAHEAD_BYTES: usize = 1 << 20;
 
 /// Looks for a reason to stop after so many entries.
 const ENTRIES_BETWEEN_CHECKS: u32 = 1024;
@@ -189,18 +187,18 @@ fn collect(engine: &Engine, results: Vec<Option<Result<Vec<TableMeta>>>>) -> Res
     }
     let Some(error) = failure else { return Ok(outputs) };
     for meta in outputs {
-        let _ = engine.env.fs().unlink(&engine.dir.join(crate::filename::table(meta.number)));
+        let _ = engine.env.fs().unlink(&FileName::Table(meta.number).path(&engine.dir));
     }
     Err(error)
 }
 
 fn open_inputs(engine: &Engine, tree: &Tree, plan: &Plan) -> Result<MergingIter<Box<dyn InternalIter>>> {
-    let spec = IterSpec { fill_cache: false, verify: true, readahead_max: READAHEAD_BYTES, readahead_now: true };
+    let spec = IterSpec::whole_table();
     let mut children: Vec<Box<dyn InternalIter>> = Vec::new();
     for (level, tables) in &plan.inputs {
         if *level == 0 {
             for table in tables {
-                children.push(Box::new(engine.tables.open(engine, tree, table)?.iter(spec)));
+                children.push(Box::new(engine.open_table(table)?.iter(spec)));
             }
         } else {
             children.push(Box::new(LevelIter::over(engine, tree, tables.clone(), spec)));
@@ -211,13 +209,13 @@ fn open_inputs(engine: &Engine, tree: &Tree, plan: &Plan) -> Result<MergingIter<
 
 /// Makes the result live; `outputs` is `None` for a move. Returns the bytes written.
 fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<Vec<TableMeta>>) -> Result<u64> {
-    let mut edit = TreeEdit::new(tree.id);
-    let mut removed = Vec::new();
+    let mut edit = TreeEdit { tree: tree.id, ..TreeEdit::default() };
+    let mut removed: Vec<Removed> = Vec::new();
     let mut leaving: Vec<Arc<TableFile>> = Vec::new();
     for (level, tables) in &plan.inputs {
         for table in tables {
             edit.removed.push((*level, table.number()));
-            removed.push(Removed { level: *level, number: table.number() });
+            removed.push((*level, table.number()));
             leaving.push(table.clone());
         }
     }
@@ -227,12 +225,12 @@ fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<Vec<T
         Some(metas) => metas
             .into_iter()
             .map(|meta| {
-                let table = TableFile::new(&tree.comparator, meta, Some(engine.graveyard.clone()));
+                let table = TableFile::new(&tree.comparator, meta);
                 (plan.output_level, table)
             })
             .collect(),
     };
-    edit.added = added.iter().map(|(level, table)| (*level, table.meta().clone().into())).collect();
+    edit.added = added.iter().map(|(level, table)| (*level, table.meta().describe())).collect();
     let bytes = added.iter().map(|(_, table)| table.file_bytes()).sum();
     let mut state = tree.lock();
     let version = Arc::new(tree.view().version.apply(&removed, &added).map_err(internal)?);

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::filename;
+use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
 use crate::key::user_key;
 use crate::options::Compression;
-use crate::table::writer::{TableOptions, TableWriter};
+use crate::table::{TableOptions, TableWriter};
 use crate::tree::Tree;
 use crate::types::FileNumber;
 use crate::version::{TableFile, TableMeta};
@@ -109,7 +109,7 @@ impl<'a> Outputs<'a> {
 
     fn open_table(&self) -> Result<(FileNumber, TableWriter)> {
         let number = self.engine.new_file_number();
-        let path = self.engine.dir.join(filename::table(number));
+        let path = FileName::Table(number).path(&self.engine.dir);
         let file = self.engine.env.fs().create(&path)?;
         let header = FileHeader { kind: FileKind::Table, db_id: self.engine.db_id, number };
         let options = table_options(self.engine, self.level);
@@ -139,7 +139,7 @@ impl<'a> Outputs<'a> {
 
     fn unlink(&self, number: FileNumber) {
         // What stays is an orphan: nothing names it, and the next opening removes it.
-        let _ = self.engine.env.fs().unlink(&self.engine.dir.join(filename::table(number)));
+        let _ = self.engine.env.fs().unlink(&FileName::Table(number).path(&self.engine.dir));
     }
 }
 
@@ -162,7 +162,7 @@ fn table_options(engine: &Engine, level: usize) -> TableOptions {
     let compression: Compression = if bottom { options.compression_bottom } else { options.compression };
     TableOptions {
         block_bytes: options.block_bytes as usize,
-        restart_interval: options.block_restart_interval as usize,
+        restart_interval: options.block_restart_interval,
         filter_bits_per_key: options.filter_bits_per_key,
         compression,
         ..TableOptions::default()
