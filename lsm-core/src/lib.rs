@@ -12,12 +12,14 @@
 
 #![deny(unsafe_code)]
 
+pub mod cache;
 pub mod checksum;
 pub mod coding;
 pub mod format;
 pub mod key;
 pub mod read;
 pub mod slice;
+pub mod table;
 pub mod types;
 
 pub use dialsm_io::{Error, ErrorKind, Result};
