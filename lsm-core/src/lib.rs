@@ -12,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod cache;
 pub mod checksum;
 pub mod coding;
 pub mod compaction;
@@ -22,6 +23,7 @@ pub mod options;
 pub mod memtable;
 pub mod read;
 pub mod slice;
+pub mod table;
 pub mod types;
 pub mod version;
 
