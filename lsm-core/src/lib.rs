@@ -12,13 +12,17 @@
 
 #![deny(unsafe_code)]
 
+pub mod batch;
 pub mod checksum;
 pub mod coding;
+pub mod filename;
 pub mod format;
 pub mod key;
 pub mod read;
 pub mod slice;
 pub mod types;
+pub mod version;
+pub mod wal;
 
 pub use dialsm_io::{Error, ErrorKind, Result};
 pub use slice::Slice;
