@@ -16,6 +16,10 @@ pub mod cache;
 pub mod checksum;
 pub mod coding;
 pub mod compaction;
+pub mod batch;
+pub mod checksum;
+pub mod coding;
+pub mod filename;
 pub mod format;
 pub mod key;
 pub mod metrics;
@@ -26,6 +30,7 @@ pub mod slice;
 pub mod table;
 pub mod types;
 pub mod version;
+pub mod wal;
 
 pub use dialsm_io::{Error, ErrorKind, Result};
 pub use options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};

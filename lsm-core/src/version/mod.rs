@@ -6,3 +6,7 @@ pub mod version;
 
 pub use table_file::{Claim, TableFile, TableMeta};
 pub use version::{LEVELS, Level, Removed, Version};
+//! Versions: which tables make up each tree, and the manifest that remembers it.
+
+pub mod edit;
+pub mod manifest;
