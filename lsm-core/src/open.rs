@@ -15,7 +15,7 @@ use dialsm_io::fs::{Access, LockMode};
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
-use crate::compaction::picker::PickerOptions;
+use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::metrics::Metrics;
@@ -207,7 +207,7 @@ fn build(
     );
     Ok(Arc::new(Engine {
         db_id: found.db_id,
-        picker_options: PickerOptions::from_options(&options),
+        strategy: strategy_of(&options),
         tree: Arc::new(tree),
         commit: Commit::new(LogWriter::default(), found.last_seqno),
         log,
@@ -221,12 +221,25 @@ fn build(
         replay_start: found.replay_start,
         error: BackgroundError::default(),
         next_file: AtomicU64::new(found.next_file.0),
+        next_job: AtomicU64::new(1),
         closing: AtomicBool::new(false),
         lock: parking_lot::Mutex::new(Some(lock)),
         dir: dir.to_path_buf(),
         env,
         options,
     }))
+}
+
+/// The compaction strategy that the options describe.
+fn strategy_of(options: &Options) -> Strategy {
+    Strategy {
+        l0_files: options.level0_compaction_trigger,
+        level_bytes_base: options.level_base_bytes,
+        level_ratio: options.level_multiplier as u64,
+        table_bytes: options.table_bytes,
+        compaction_bytes_max: 25 * options.table_bytes,
+        ..Strategy::leveled()
+    }
 }
 
 /// Removes what an earlier opening left and nothing names: unfinished outputs, old manifests, log
