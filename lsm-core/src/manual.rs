@@ -7,7 +7,7 @@ use crate::compaction::job;
 use std::sync::atomic::Ordering;
 use crate::engine::Engine;
 use crate::options::CompactRangeOptions;
-use crate::{Result, background};
+use crate::Result;
 
 /// Seals the active memtable and waits until all sealed ones are durable in tables.
 pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
@@ -70,7 +70,14 @@ fn compact_levels(
         engine.error.check()?;
         let picked = {
             let mut state = tree.lock();
-            let picked = picker::pick_range(&tree.view().version, &engine.strategy, from, to, None, true);
+            let picked = picker::pick_range(
+                &tree.view().version,
+                &engine.strategy,
+                from,
+                to,
+                options.target_level.map(usize::from),
+                options.rewrite_bottom,
+            );
             if let RangePick::Plan(plan) = &picked {
                 plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
                 state.compactions_running += 1;
@@ -98,10 +105,4 @@ pub(crate) fn save_before_close(engine: &Arc<Engine>) -> Result<()> {
         flush(engine)?;
     }
     engine.commit.between_groups(engine, |leader, _| leader.log.sync(engine))
-}
-
-/// See [`background::is_idle`].
-#[cfg(test)]
-pub(crate) fn is_idle(engine: &Engine) -> bool {
-    background::is_idle(engine)
 }

@@ -133,20 +133,17 @@ counters! {
 /// Why writes waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallCause {
-    /// All memtables full, a flush had to end.
+    /// The active memtable is full and all others wait for their flush.
     Memtable,
-    /// Level 0 at its stop trigger.
+    /// Level 0 holds too many runs.
     Level0,
-    /// Bytes pending for compaction at their hard bound.
+    /// Compaction owes too many bytes.
     Pending,
-    /// Not stopped, slowed down.
-    Delayed,
 }
 
 impl StallCause {
     /// All causes, in the order of [`MetricsSnapshot::stalls`].
-    pub const ALL: [StallCause; 4] =
-        [StallCause::Memtable, StallCause::Level0, StallCause::Pending, StallCause::Delayed];
+    pub const ALL: [StallCause; 3] = [StallCause::Memtable, StallCause::Level0, StallCause::Pending];
 
     /// The cause's name in text and JSON.
     pub fn as_str(self) -> &'static str {
@@ -154,7 +151,6 @@ impl StallCause {
             StallCause::Memtable => "memtable",
             StallCause::Level0 => "l0",
             StallCause::Pending => "pending",
-            StallCause::Delayed => "delayed",
         }
     }
 }
@@ -330,7 +326,7 @@ pub struct MetricsSnapshot {
     /// Of each level; level 0 first.
     pub levels: [LevelCounters; LEVELS],
     /// By cause, in the order of [`StallCause::ALL`].
-    pub stalls: [StallCounters; 4],
+    pub stalls: [StallCounters; 3],
     /// Operations of a commit group.
     pub group_ops: HistogramSnapshot,
     /// Nanoseconds of a log sync.

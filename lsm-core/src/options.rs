@@ -11,10 +11,12 @@
 //! Absent on purpose: the number of cores and the size of the memory are not asked for here, the
 //! caller passes them to [`Options::for_machine`].
 
-use std::sync::LazyLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
 use dialsm_io::env::Nanos;
 
+use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
 mod table;
@@ -267,8 +269,10 @@ pub struct WriteOptions {
 }
 
 /// How a read is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ReadOptions {
+    /// Read what was visible when this was taken; absent, what is visible now.
+    pub snapshot: Option<Snapshot>,
     /// Iterators show no key before this one.
     pub lower_bound: Option<Vec<u8>>,
     /// Iterators show neither this key nor any after it.
@@ -287,6 +291,7 @@ pub struct ReadOptions {
 impl Default for ReadOptions {
     fn default() -> ReadOptions {
         ReadOptions {
+            snapshot: None,
             lower_bound: None,
             upper_bound: None,
             deadline: None,
@@ -314,14 +319,12 @@ impl Default for FlushOptions {
 }
 
 /// How a key range is compacted by hand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct CompactRangeOptions {
     /// The level that the data ends in; absent, the deepest that holds any of it.
     pub target_level: Option<u8>,
     /// Rewrite the last level, too, which drops what no snapshot needs and applies new options.
     pub rewrite_bottom: bool,
-    /// Key ranges run side by side; 0 takes the database's `subcompactions_max`.
-    pub subcompactions_max: usize,
-    /// Fail with `TimedOut` after this point on the environment's clock; what was done stays.
-    pub deadline: Option<Nanos>,
+    /// Set to make the compaction stop with `Cancelled`; nothing of it is kept then.
+    pub cancel: Option<Arc<AtomicBool>>,
 }

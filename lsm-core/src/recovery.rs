@@ -46,16 +46,18 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
     })?;
     let mut old = Vec::new();
     for (number, path) in segments {
-        let Some(valid_end) = end.valid_end_of(number) else { continue };
+        let Some(last) = end.end.filter(|last| number <= last.segment) else { continue };
         let file = fs.open(&path, Access::ReadWrite)?;
-        if file.len()? > valid_end {
-            file.set_len(valid_end)?;
+        let mut valid_end = file.len()?;
+        if number == last.segment && valid_end > last.offset {
+            file.set_len(last.offset)?;
+            valid_end = last.offset;
         }
         file.sync_data()?;
         let last_seqno = last_in.iter().find(|(segment, _)| *segment == number).map_or(0, |(_, last)| *last);
         old.push(OldSegment { number, path, file, end: valid_end, last_seqno });
     }
-    engine.commit.restart_at(engine.commit.visible().load(Ordering::Acquire).max(end.last_seqno));
+    engine.commit.restart_at(engine.commit.visible().load(Ordering::Acquire));
     engine.log.adopt(old);
     Ok(())
 }
@@ -77,7 +79,7 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
         let mut state = tree.lock();
         tree.switch(&mut state, last);
         drop(state);
-        flush::run_unsettled(engine, tree, &buffer)?;
+        flush::run_live(engine, tree, &buffer)?;
     }
     Ok(())
 }

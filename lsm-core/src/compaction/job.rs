@@ -20,7 +20,7 @@ use super::visibility::CompactionIter;
 use crate::background::cancelled;
 use crate::engine::Engine;
 use crate::filename::FileName;
-use crate::metrics::{Counter, LevelCounter};
+use crate::metrics::Counter;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
@@ -64,11 +64,7 @@ pub(crate) fn run(
     if !plan.trivial_move {
         let level = usize::from(plan.output_level);
         let ns = engine.env.now() - started;
-        engine.metrics.add_at(level, LevelCounter::Compactions, 1);
-        engine.metrics.add_at(level, LevelCounter::CompactionReadBytes, plan.input_bytes());
-        engine.metrics.add_at(level, LevelCounter::CompactionWriteBytes, written);
-        engine.metrics.add_at(level, LevelCounter::CompactionNs, ns);
-        engine.metrics.compaction_ns.record(ns);
+        engine.metrics.add_compaction(level, plan.input_bytes(), written, ns);
     }
     engine.versions.settle(engine)
 }

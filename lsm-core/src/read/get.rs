@@ -54,7 +54,7 @@ pub(crate) fn get(
         context.tables += 1;
         let reader = engine.open_table(table)?;
         if let Some(found) = reader.get(key, seqno, &spec, &mut context.blocks)? {
-            engine.metrics.add_at(0, LevelCounter::GetHits, 1);
+            engine.metrics.add_level(LevelCounter::GetHits, 0, 1);
             return value_of(found.kind, || found.value);
         }
     }
@@ -63,7 +63,7 @@ pub(crate) fn get(
         context.tables += 1;
         let reader = engine.open_table(table)?;
         if let Some(found) = reader.get(key, seqno, &spec, &mut context.blocks)? {
-            engine.metrics.add_at(level, LevelCounter::GetHits, 1);
+            engine.metrics.add_level(LevelCounter::GetHits, level, 1);
             return value_of(found.kind, || found.value);
         }
     }

@@ -248,7 +248,7 @@ impl LogWriter {
             self.current = None;
             engine.error.latch_lasting("a log sync", error);
         }
-        engine.metrics.note_log_sync(engine.env.now() - started);
+        engine.metrics.add_log_sync(engine.env.now() - started);
         result
     }
 }

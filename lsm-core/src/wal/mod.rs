@@ -42,3 +42,4 @@ pub use format::{LogPosition, PrevEnd};
 pub use reader::{DumpItem, EndKind, SegmentReader};
 pub use replay::{Record, RecoveryMode, ReplayEnd, Torn, replay};
 pub use writer::SegmentWriter;
+pub(crate) mod log;

@@ -22,37 +22,9 @@ use dialsm_io::Fs;
 use super::chain::{self, Link, LinkState};
 use super::format::{KIND_OPS, KIND_START, LogPosition, RecordHeader};
 use super::reader::{Found, SegmentReader};
+pub use crate::options::RecoveryMode;
 use crate::types::{DbId, FileNumber, SeqNo};
 use crate::{Error, Result};
-
-/// What to do about a log that is not whole. Named after RocksDB's `WALRecoveryMode`.
-///
-/// | at damage                          | `Absolute…` | `Tolerate…` | `PointInTime` | `Skip…` |
-/// |------------------------------------|-------------|-------------|---------------|---------|
-/// | vouched for                        | error       | error       | error         | skip    |
-/// | unvouched, intact records after it | error       | error       | log ends      | skip    |
-/// | unvouched, nothing intact after it | error       | log ends    | log ends      | skip    |
-///
-/// A log cut between two records, or empty files left by a crash while a segment was created, are
-/// no damage. Errors of the file system, files of another database, newer formats, and intact
-/// records that contradict each other are errors in every mode (`SkipAnyCorrupted` skips a record
-/// whose sequence numbers were there before).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RecoveryMode {
-    /// Any damage is an error, even a write cut short at the very end: only a log that was closed
-    /// in order opens.
-    AbsoluteConsistency,
-    /// Damage at the very end is a write that a crash cut short; any other is an error. Later
-    /// writes that reached the disk without the earlier ones stop the opening for a human to see.
-    TolerateCorruptedTail,
-    /// The state of some moment: all up to the first damage, however much unsynced log follows
-    /// it. All that was acknowledged as durable is there, or the opening fails.
-    #[default]
-    PointInTime,
-    /// For salvage: all records that are intact, wherever they stand. Batches stay whole, order
-    /// is kept, but what the skipped ones did is missing in between.
-    SkipAnyCorrupted,
-}
 
 /// A record of operations, as handed to the caller of [`replay`].
 #[derive(Clone, Copy)]
