@@ -122,12 +122,18 @@ fn vouched_damage_is_corruption() {
 
 #[test]
 fn later_segments_vouch_by_header_and_by_record() {
-    for (by_header, by_record) in [(false, false), (true, false), (false, true)] {
+    for (by_header, by_record, front_lost) in
+        [(false, false, false), (true, false, false), (false, true, false), (false, true, true)]
+    {
         let mut log = two_segments(by_header);
         if by_record {
             log.roll(7, false);
             log.synced = at(6, 144);
             log.append(1, b"knows that segment 4 is synced");
+        }
+        if front_lost {
+            // A segment without a readable front can't be replayed, but its records are witnesses.
+            zero(&log.fs, &path(7), 0, 144);
         }
         let vouched = by_header || by_record;
         flip(&log.fs, &path(4), log.recs[1].offset + 57);
@@ -144,7 +150,7 @@ fn later_segments_vouch_by_header_and_by_record() {
         }
         assert!(run(&log.fs, TolerateCorruptedTail, 0).is_err());
         let (recs, end) = run(&log.fs, SkipAnyCorrupted, 0).expect("salvage");
-        assert_eq!((recs.len(), end.skipped), (log.recs.len() - 1, 1));
+        assert_eq!((recs.len(), end.skipped), (log.recs.len() - 1, 1 + u64::from(front_lost)));
     }
 }
 
