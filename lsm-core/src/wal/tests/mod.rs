@@ -210,7 +210,7 @@ fn stale_records_end_the_log() {
     for sizes in [vec![], vec![10], vec![64], vec![100, 33], vec![300, 300, 300]] {
         let mut log = Log::new();
         log.start(2, None);
-        for n in 0..8 {
+        for n in 1..9 {
             log.append(1, &[n; 64]);
         }
         log.sync();
