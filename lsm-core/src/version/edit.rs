@@ -469,5 +469,4 @@ impl TableDesc {
 }
 
 #[cfg(test)]
-#[path = "edit_tests.rs"]
 pub(super) mod tests;

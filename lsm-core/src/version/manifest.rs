@@ -296,5 +296,4 @@ pub fn read_current(fs: &dyn Fs, dir: &Path) -> Result<(FileNumber, PathBuf)> {
 }
 
 #[cfg(test)]
-#[path = "manifest_tests.rs"]
 mod tests;
