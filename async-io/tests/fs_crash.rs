@@ -380,16 +380,16 @@ fn a_hook_can_cut_the_power_before_every_call() {
     let fs = SimFs::new(0);
     let images = Arc::new(Mutex::new(Vec::new()));
     let (weak, taken) = (Arc::downgrade(&fs), Arc::clone(&images));
-    fs.set_call_hook(Some(Arc::new(move |_call| {
+    fs.add_call_hook(Arc::new(move |_call| {
         let fs = weak.upgrade().expect("the hook is called by it");
         taken.lock().push(fs.crash_image(CrashPolicy::DropUnsynced));
-    })));
+    }));
     let file = fs.create(p("/a")).unwrap();
     file.write_at(b"abc", 0).unwrap();
     fs.sync_dir(p("/")).unwrap();
     file.sync_data().unwrap();
     fs.list(p("/")).unwrap();
-    fs.set_call_hook(None);
+    fs.clear_call_hooks();
     fs.list(p("/")).unwrap();
     let found: Vec<_> = images.lock().iter().map(|image| bytes(image, "/a")).collect();
     assert_eq!(found, [None, None, None, Some(vec![]), Some(b"abc".to_vec())]);
