@@ -192,6 +192,26 @@ fn a_rename_is_whole_or_not_at_all() {
 }
 
 #[test]
+fn an_operation_never_survives_without_the_one_it_builds_on() {
+    let fs = with_synced_file(b"old");
+    let x = fs.create(p("/x")).unwrap();
+    x.write_at(b"new", 0).unwrap();
+    x.sync_data().unwrap();
+    fs.sync_dir(p("/")).unwrap();
+    fs.rename(p("/x"), p("/a")).unwrap();
+    fs.rename(p("/a"), p("/b")).unwrap();
+    let mut seen = BTreeSet::new();
+    for seed in 0..200 {
+        let image = fs.crash_image(CrashPolicy::Random(seed));
+        let names = image.list(p("/")).unwrap().into_iter();
+        let state = names.map(|n| format!("{n}={}", String::from_utf8(bytes(&image, &n).unwrap()).unwrap()));
+        seen.insert(state.collect::<Vec<_>>().join(" "));
+    }
+    let legal = ["a=old x=new", "a=new", "b=new"].map(str::to_owned);
+    assert_eq!(seen, BTreeSet::from(legal));
+}
+
+#[test]
 fn a_rename_between_directories_never_loses_the_file() {
     let fs = with_synced_file(b"precious");
     fs.create_dir_all(p("/d")).unwrap();

@@ -1,9 +1,9 @@
 //! What only the real file system has: modes, descriptors, other processes, signals.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,7 +54,7 @@ fn helper_process() {
 }
 
 /// Starts another process that tries the lock, and gives it with what it says.
-fn other_process(path: &Path) -> (Child, String) {
+fn other_process(path: &Path) -> (Helper, String) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "helper_process", "--nocapture"])
         .env(LOCK_VARIABLE, path)
@@ -62,9 +62,26 @@ fn other_process(path: &Path) -> (Child, String) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let said = lines.into_iter().find_map(|line| line.strip_prefix("helper: ").map(str::to_owned));
-    (child, said.expect("the helper says how it went"))
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let said = output
+        .by_ref()
+        .map_while(Result::ok)
+        .find_map(|line| line.strip_prefix("helper: ").map(str::to_owned))
+        .expect("the helper says how it went");
+    (Helper { child, _output: output }, said)
+}
+
+/// The other process; killed at the latest when dropped. Its output stays open until then.
+struct Helper {
+    child: Child,
+    _output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
 }
 
 #[test]
@@ -72,16 +89,15 @@ fn two_processes_exclude_each_other_and_a_kill_frees_the_lock() {
     let dir = tempfile::tempdir().unwrap();
     let (path, fs) = (dir.path().join("LOCK"), OsFs::new());
     let ours = fs.lock(&path, LockMode::Shared).unwrap();
-    let (mut child, said) = other_process(&path);
-    child.wait().unwrap();
+    let (_other, said) = other_process(&path);
     assert_eq!(said, "Busy");
     drop(ours);
-    let (mut child, said) = other_process(&path);
+    let (other, said) = other_process(&path);
     assert_eq!(said, "locked");
     let refused = fs.lock(&path, LockMode::Shared).map(drop).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Busy);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    // By SIGKILL.
+    drop(other);
     drop(fs.lock(&path, LockMode::Exclusive).expect("nothing is left to clean by hand"));
 }
 
@@ -93,6 +109,9 @@ fn fork_child(body: impl FnOnce()) -> libc::pid_t {
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
+        // Should the test fail before it kills us, this ends us all the same.
+        // SAFETY: only sets a timer.
+        unsafe { libc::alarm(20) };
         body();
         loop {
             // SAFETY: takes nothing, touches nothing.
