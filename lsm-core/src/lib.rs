@@ -17,6 +17,7 @@ pub mod checksum;
 pub mod coding;
 pub mod format;
 pub mod key;
+mod prefetch;
 pub mod read;
 pub mod slice;
 pub mod table;
