@@ -91,6 +91,12 @@ impl Level {
     }
 }
 
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.files).finish()
+    }
+}
+
 impl Deref for Level {
     type Target = [Arc<TableFile>];
     fn deref(&self) -> &[Arc<TableFile>] {
