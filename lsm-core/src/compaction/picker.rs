@@ -203,7 +203,7 @@ impl Context<'_> {
         }
         let inputs = vec![LevelInputs { level: 0, files }];
         let plan = Plan::new(self.version, inputs, base as u8, Reason::L0ToBase);
-        Some(plan.as_move())
+        Some(plan.into_move())
     }
 
     /// All L0 files that may leave, with the base level's files in their hull.
@@ -285,7 +285,7 @@ impl Context<'_> {
         if self.fits(level, level + 1, file) {
             let inputs = vec![one(vec![Arc::clone(file)])];
             let plan = Plan::new(self.version, inputs, output, Reason::LevelSaturation);
-            return Some(plan.as_move());
+            return Some(plan.into_move());
         }
         let parents = self.overlapping(level + 1, &self.hull_of_file(file));
         let mut inputs = vec![one(self.with_neighbours(level, file, &parents))];

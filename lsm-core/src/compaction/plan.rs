@@ -149,7 +149,7 @@ impl Plan {
     }
 
     /// The same plan as a move of its inputs.
-    pub(crate) fn as_move(mut self) -> Plan {
+    pub(crate) fn into_move(mut self) -> Plan {
         self.trivial_move = true;
         self
     }

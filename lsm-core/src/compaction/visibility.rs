@@ -238,6 +238,10 @@ where
     /// # Errors
     /// As [`CompactionIter::start`]; after an error, `Internal`.
     #[inline]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a cursor that is read in place and can fail is no Iterator"
+    )]
     pub fn next(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.out, Out::Failed) {
             Out::Source | Out::Rewritten => self.iter.next()?,

@@ -252,7 +252,7 @@ fn ranges_together_give_the_whole() {
     let entries: Vec<Entry> =
         (0..40u8).flat_map(|k| [(9, D), (5, P)].map(|(s, kind)| entry(&[k], s, kind))).collect();
     let merge = || MergingIter::new(Comparator::Bytewise, vec![VecIter::new(entries.clone())]);
-    let bottom = |key: &[u8]| key[0] % 3 == 0;
+    let bottom = |key: &[u8]| key[0].is_multiple_of(3);
     let mut whole = CompactionIter::new(merge(), Comparator::Bytewise, vec![5, 9], true, bottom);
     whole.start(None, None).expect("no fault");
     let whole = drain(&mut whole).expect("no fault");
