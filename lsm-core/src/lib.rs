@@ -14,13 +14,16 @@
 
 pub mod checksum;
 pub mod coding;
+pub mod compaction;
 pub mod format;
 pub mod key;
 pub mod metrics;
 pub mod options;
+pub mod memtable;
 pub mod read;
 pub mod slice;
 pub mod types;
+pub mod version;
 
 pub use dialsm_io::{Error, ErrorKind, Result};
 pub use options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};

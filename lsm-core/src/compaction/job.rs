@@ -1,0 +1,251 @@
+//! A compaction from plan to settled edit.
+//!
+//! ```text
+//! C2 cut the plan's key range into parts; this worker and free ones merge them
+//! C3 merge the inputs   C4 drop what nobody sees   C5 write the outputs, durable
+//! F4 live version: outputs in, inputs out          F5 settle; C6 inputs unlinked when unused
+//! ```
+//! The inputs are marked busy from the pick to the install, so that no other plan touches them.
+//! A part that fails fails the job: its outputs are unlinked, the inputs stay live.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use dialsm_io::Event;
+use parking_lot::Mutex;
+
+use super::output::Outputs;
+use super::picker::{self, KeyRange, Plan};
+use super::visibility::CompactionIter;
+use crate::background::cancelled;
+use crate::engine::Engine;
+use crate::metrics::{Counter, LevelCounter};
+use crate::read::internal::InternalIter;
+use crate::read::level_iter::LevelIter;
+use crate::read::merging_iter::MergingIter;
+use crate::table::reader::IterSpec;
+use crate::tree::{Tree, TreeView};
+use crate::types::SeqNo;
+use crate::version::edit::TreeEdit;
+use crate::version::{Removed, TableFile, TableMeta};
+use crate::{Error, Result};
+
+/// How much a compaction reads ahead of each input.
+const READAHEAD_BYTES: usize = 1 << 20;
+
+/// Looks for a reason to stop after so many entries.
+const ENTRIES_BETWEEN_CHECKS: u32 = 1024;
+
+/// Runs `plan`, whose inputs are marked busy, and gives them back.
+///
+/// # Errors
+/// Those of the files; `Cancelled` if the database is closing or `cancel` was set. The tree is as
+/// it was then, or, if only settling failed, the result is live and settles later.
+pub(crate) fn run(
+    engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
+    plan: &Plan,
+    cancel: Option<&Arc<AtomicBool>>,
+) -> Result<()> {
+    let started = engine.env.now();
+    let result = if plan.trivial_move {
+        engine.metrics.add(Counter::TrivialMoves, plan.input_tables() as u64);
+        Ok(None)
+    } else {
+        merge_all(engine, tree, plan, cancel).map(Some)
+    };
+    let installed = result.and_then(|outputs| install(engine, tree, plan, outputs));
+    {
+        let mut state = tree.lock();
+        plan.mark_busy(false);
+        state.compactions_running -= 1;
+        tree.refresh_stall(engine, &mut state);
+    }
+    let written = installed?;
+    if !plan.trivial_move {
+        let level = plan.output_level as usize;
+        let ns = engine.env.now() - started;
+        engine.metrics.add_at(level, LevelCounter::Compactions, 1);
+        engine.metrics.add_at(level, LevelCounter::CompactionReadBytes, plan.input_bytes());
+        engine.metrics.add_at(level, LevelCounter::CompactionWriteBytes, written);
+        engine.metrics.add_at(level, LevelCounter::CompactionNs, ns);
+        engine.metrics.compaction_ns.record(ns);
+    }
+    engine.versions.settle(engine)
+}
+
+/// A compaction cut into parts by key.
+pub(crate) struct SubJobs {
+    tree: Arc<Tree>,
+    plan: Plan,
+    snapshots: Vec<SeqNo>,
+    ranges: Vec<KeyRange>,
+    next: AtomicUsize,
+    unfinished: AtomicUsize,
+    results: Mutex<Vec<Option<Result<Vec<TableMeta>>>>>,
+    done: Arc<dyn Event>,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+impl SubJobs {
+    /// Whether a part waits for a worker.
+    pub(crate) fn has_open(&self) -> bool {
+        self.next.load(Ordering::Acquire) < self.ranges.len()
+    }
+
+    /// Takes a part and runs it, if one is left.
+    pub(crate) fn run_one(&self, engine: &Engine) {
+        let at = self.next.fetch_add(1, Ordering::AcqRel);
+        let Some(range) = self.ranges.get(at) else { return };
+        let result = self.merge(engine, range);
+        self.results.lock()[at] = Some(result);
+        self.unfinished.fetch_sub(1, Ordering::AcqRel);
+        self.done.notify();
+    }
+
+    fn merge(&self, engine: &Engine, range: &KeyRange) -> Result<Vec<TableMeta>> {
+        let plan = &self.plan;
+        let mut source = open_inputs(engine, &self.tree, plan)?;
+        match &range.from {
+            Some(from) => source.seek(&crate::key::internal_key(from, crate::types::SEQNO_MAX, crate::key::SEEK_KIND))?,
+            None => source.seek_to_first()?,
+        }
+        let bottom = plan.bottom();
+        let mut entries =
+            CompactionIter::new(source, self.tree.comparator.clone(), self.snapshots.clone(), bottom);
+        let mut outputs = Outputs::new(engine, &self.tree, plan.output_level as usize, plan.output_epoch())
+            .with_grandparents(&plan.grandparents);
+        let mut until_check = ENTRIES_BETWEEN_CHECKS;
+        while let Some((key, value)) = entries.entry() {
+            if let Some(to) = &range.to
+                && self.tree.comparator.compare(crate::key::user_key(key), to).is_ge()
+            {
+                break;
+            }
+            outputs.add(key, value)?;
+            until_check -= 1;
+            if until_check == 0 {
+                until_check = ENTRIES_BETWEEN_CHECKS;
+                self.check_cancelled(engine)?;
+            }
+            entries.advance()?;
+        }
+        outputs.finish()
+    }
+
+    fn check_cancelled(&self, engine: &Engine) -> Result<()> {
+        let asked = self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+        if asked || engine.closing.load(Ordering::Relaxed) { Err(cancelled()) } else { Ok(()) }
+    }
+}
+
+fn merge_all(
+    engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
+    plan: &Plan,
+    cancel: Option<&Arc<AtomicBool>>,
+) -> Result<Vec<TableMeta>> {
+    let parts_max = engine.options.subcompactions_max.max(1) as usize;
+    let ranges = picker::sub_ranges(plan, parts_max, engine.options.table_bytes);
+    let parts = ranges.len();
+    let jobs = Arc::new(SubJobs {
+        tree: tree.clone(),
+        plan: plan.clone(),
+        snapshots: engine.snapshots.for_job(engine.commit.visible()),
+        ranges,
+        next: AtomicUsize::new(0),
+        unfinished: AtomicUsize::new(parts),
+        results: Mutex::new((0..parts).map(|_| None).collect()),
+        done: engine.env.event(),
+        cancel: cancel.cloned(),
+    });
+    if parts > 1 {
+        engine.scheduler.offer(&jobs);
+    }
+    while jobs.has_open() {
+        jobs.run_one(engine);
+    }
+    engine.scheduler.withdraw(&jobs);
+    loop {
+        let seen = jobs.done.epoch();
+        if jobs.unfinished.load(Ordering::Acquire) == 0 {
+            break;
+        }
+        jobs.done.wait(seen, None);
+    }
+    let results = std::mem::take(&mut *jobs.results.lock());
+    collect(engine, results)
+}
+
+/// All outputs in key order; if a part failed, the files of the others are unlinked.
+fn collect(engine: &Engine, results: Vec<Option<Result<Vec<TableMeta>>>>) -> Result<Vec<TableMeta>> {
+    let mut outputs = Vec::new();
+    let mut failure = None;
+    for result in results {
+        match result.expect("no part is unfinished") {
+            Ok(tables) => outputs.extend(tables),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let Some(error) = failure else { return Ok(outputs) };
+    for meta in outputs {
+        let _ = engine.env.fs().unlink(&engine.dir.join(crate::filename::table(meta.number)));
+    }
+    Err(error)
+}
+
+fn open_inputs(engine: &Engine, tree: &Tree, plan: &Plan) -> Result<MergingIter<Box<dyn InternalIter>>> {
+    let spec = IterSpec { fill_cache: false, verify: true, readahead_max: READAHEAD_BYTES, readahead_now: true };
+    let mut children: Vec<Box<dyn InternalIter>> = Vec::new();
+    for (level, tables) in &plan.inputs {
+        if *level == 0 {
+            for table in tables {
+                children.push(Box::new(engine.tables.open(engine, tree, table)?.iter(spec)));
+            }
+        } else {
+            children.push(Box::new(LevelIter::over(engine, tree, tables.clone(), spec)));
+        }
+    }
+    Ok(MergingIter::new(tree.comparator.clone(), children))
+}
+
+/// Makes the result live; `outputs` is `None` for a move. Returns the bytes written.
+fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<Vec<TableMeta>>) -> Result<u64> {
+    let mut edit = TreeEdit::new(tree.id);
+    let mut removed = Vec::new();
+    let mut leaving: Vec<Arc<TableFile>> = Vec::new();
+    for (level, tables) in &plan.inputs {
+        for table in tables {
+            edit.removed.push((*level, table.number()));
+            removed.push(Removed { level: *level, number: table.number() });
+            leaving.push(table.clone());
+        }
+    }
+    let added: Vec<(u8, Arc<TableFile>)> = match outputs {
+        // The same table on another level: not obsolete.
+        None => std::mem::take(&mut leaving).into_iter().map(|table| (plan.output_level, table)).collect(),
+        Some(metas) => metas
+            .into_iter()
+            .map(|meta| {
+                let table = TableFile::new(&tree.comparator, meta, Some(engine.graveyard.clone()));
+                (plan.output_level, table)
+            })
+            .collect(),
+    };
+    edit.added = added.iter().map(|(level, table)| (*level, table.meta().clone().into())).collect();
+    let bytes = added.iter().map(|(_, table)| table.file_bytes()).sum();
+    let mut state = tree.lock();
+    let version = Arc::new(tree.view().version.apply(&removed, &added).map_err(internal)?);
+    tree.publish(&mut state, |view| TreeView {
+        active: view.active.clone(),
+        sealed: view.sealed.clone(),
+        version: version.clone(),
+    });
+    engine.versions.queue(tree, &mut state, edit, version, leaving);
+    Ok(bytes)
+}
+
+/// A plan whose result breaks the level order is a fault of ours, not of the data.
+fn internal(error: Error) -> Error {
+    Error::new(crate::ErrorKind::Internal, format!("a compaction's result does not fit: {}", error.message()))
+}
