@@ -11,7 +11,8 @@
 //! Absent on purpose: the number of cores and the size of the memory are not asked for here, the
 //! caller passes them to [`Options::for_machine`].
 
-use std::sync::LazyLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
 use dialsm_io::env::Nanos;
 
@@ -314,7 +315,7 @@ impl Default for FlushOptions {
 }
 
 /// How a key range is compacted by hand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct CompactRangeOptions {
     /// The level that the data ends in; absent, the deepest that holds any of it.
     pub target_level: Option<u8>,
@@ -324,4 +325,6 @@ pub struct CompactRangeOptions {
     pub subcompactions_max: usize,
     /// Fail with `TimedOut` after this point on the environment's clock; what was done stays.
     pub deadline: Option<Nanos>,
+    /// Set to true by any thread, the compaction ends soon with `Cancelled`; what was done stays.
+    pub cancel: Option<Arc<AtomicBool>>,
 }

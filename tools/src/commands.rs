@@ -84,7 +84,9 @@ pub fn run(
             )?;
             done(json, streams)?;
         }
-        Command::Verify { db } => with_store(open(db)?, |store| admin::verify(store, json, streams))?,
+        Command::Verify { db } => {
+            with_store(open(db)?, |store| admin::verify(store, json, progress, streams))?
+        }
         Command::Convert { files, input, output } => load::convert(files, *input, *output, streams)?,
     }
     streams.stdout.flush()?;

@@ -38,9 +38,21 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// `done` of `total` bytes are behind.
+    pub fn share(&mut self, done: u64, total: u64) {
+        if self.out.is_some() && self.shown.elapsed() >= SHOW_EVERY {
+            self.shown = Instant::now();
+            let percent = done as f64 * 100.0 / total.max(1) as f64;
+            self.write(&format!("{} {percent:.0} %", self.verb));
+        }
+    }
+
     fn show(&mut self) {
         let seconds = self.start.elapsed().as_secs_f64().max(1e-9);
-        let line = line(self.verb, self.entries, self.bytes, seconds);
+        self.write(&line(self.verb, self.entries, self.bytes, seconds));
+    }
+
+    fn write(&mut self, line: &str) {
         if let Some(out) = &mut self.out {
             // A terminal that cannot be written is no reason to stop the work.
             let _ = write!(out, "\r{line:<width$}", width = self.width).and_then(|()| out.flush());

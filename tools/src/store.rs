@@ -45,13 +45,15 @@ pub struct Range {
     pub reverse: bool,
 }
 
-/// What a verification looked at and what it found wrong.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a verification looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Names and numbers of what was checked.
-    pub counts: Vec<(String, u64)>,
-    /// What is wrong, one line each; empty means all is well.
-    pub problems: Vec<String>,
+    /// Tables read whole.
+    pub tables: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
 }
 
 /// An open database.
@@ -98,11 +100,11 @@ pub trait Store {
     /// As [`Store::get`].
     fn property(&self, name: &str) -> Result<Option<String>>;
 
-    /// Reads and checks everything.
+    /// Reads and checks everything; `progress` gets the bytes done and the bytes in all.
     ///
     /// # Errors
-    /// As [`Store::get`]; damage that ends the check early is such an error.
-    fn verify(&self) -> Result<Verified>;
+    /// `Corruption` with file and offset at the first finding; those of the engine.
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified>;
 
     /// Closes the database; after it nothing is left to do.
     ///
