@@ -13,7 +13,7 @@ use dialsm_io::{Env, Event, JobHandle};
 use parking_lot::Mutex;
 
 use crate::compaction::job::SubJobs;
-use crate::compaction::picker::Plan;
+use crate::compaction::plan::Plan;
 use crate::compaction::{job, picker};
 use crate::engine::Engine;
 use crate::tree::{Buffer, Tree};
@@ -188,11 +188,14 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
     if let Some(offer) = state.offers.iter().find(|offer| offer.has_open()) {
         return Some(Job::Help(offer.clone()));
     }
-    let compactions_max = (engine.options.background_jobs_max as usize).saturating_sub(1).max(1);
+    let compactions_max = engine.options.background_jobs_max.saturating_sub(1).max(1);
     if state.running_compactions < compactions_max && state.paused == 0 && engine.options.automatic_compaction {
         let mut tree_state = tree.lock();
-        if let Some(plan) = picker::pick(&tree.view().version, &engine.picker_options) {
-            plan.mark_busy(true);
+        if let Some(plan) = picker::pick(&tree.view().version, &engine.strategy) {
+            if let Err(error) = plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed)) {
+                engine.error.latch("picking a compaction", &error);
+                return None;
+            }
             tree_state.compactions_running += 1;
             state.running_compactions += 1;
             return Some(Job::Compact(tree.clone(), Box::new(plan)));
@@ -224,7 +227,7 @@ pub(crate) fn is_idle(engine: &Engine) -> bool {
         && view.sealed.is_empty()
         && !engine.versions.has_unsettled()
         && (!engine.options.automatic_compaction
-            || picker::pick(&view.version, &engine.picker_options).is_none())
+            || picker::pick(&view.version, &engine.strategy).is_none())
 }
 
 /// Waits until [`is_idle`].

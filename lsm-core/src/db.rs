@@ -2,16 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dialsm_io::Env;
 use dialsm_io::fs::LockMode;
 
 use crate::batch::WriteBatch;
 use crate::engine::Engine;
-use crate::filename::{self, FileName};
+use crate::filename::FileName;
 use crate::iterator::DbIterator;
-use crate::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::key::Kind;
 use crate::metrics::Counter;
 use crate::options::{CompactRangeOptions, Options, ReadOptions, WriteOptions};
 use crate::read::get::{self, ReadContext};
@@ -108,7 +108,7 @@ impl Db {
         if options.sync && options.disable_log {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
-        batch.check_served()?;
+        check_served(&batch)?;
         engine.tree.stall.admit(engine, batch.byte_size() as u64, options.no_slowdown, options.deadline)?;
         engine.commit.write(engine, batch, options.sync, !options.disable_log)
     }
@@ -307,17 +307,17 @@ impl Db {
         if !fs.exists(path)? {
             return Ok(());
         }
-        let lock = fs.lock(&path.join(filename::LOCK), LockMode::Exclusive)?;
+        let lock = fs.lock(&FileName::Lock.path(path), LockMode::Exclusive)?;
         let mut names = fs.list(path)?;
         // CURRENT first: a crash in between leaves orphans, never half a database that opens.
-        names.sort_by_key(|name| name != filename::CURRENT);
+        names.sort_by_key(|name| name != crate::filename::CURRENT);
         for name in &names {
-            if filename::parse(name).is_some_and(|parsed| !matches!(parsed, FileName::Lock)) {
+            if FileName::parse(name).is_some_and(|parsed| !matches!(parsed, FileName::Lock)) {
                 fs.unlink(&path.join(name))?;
             }
         }
         fs.sync_dir(path)?;
-        fs.unlink(&path.join(filename::LOCK))?;
+        fs.unlink(&FileName::Lock.path(path))?;
         drop(lock);
         match fs.remove_dir(path) {
             Err(error) if fs.list(path).is_ok_and(|left| left.is_empty()) => Err(error),
@@ -326,9 +326,17 @@ impl Db {
     }
 }
 
-/// Set to make a running manual compaction stop.
-pub type CancelFlag = Arc<AtomicBool>;
-
-// The limits that batches check are part of the API's promise.
-const _: () = assert!(KEY_BYTES_MAX == 65_535 && VALUE_BYTES_MAX == 1 << 30);
-const _: ErrorKind = ErrorKind::TooLarge;
+/// Refuses operations that this build can log but not serve.
+fn check_served(batch: &WriteBatch) -> Result<()> {
+    for op in batch.iter() {
+        let op = op?;
+        if op.keyspace != 0 {
+            return Err(Error::new(ErrorKind::NotFound, format!("there is no keyspace {}", op.keyspace)));
+        }
+        if !matches!(op.kind, Kind::Put | Kind::Delete | Kind::SingleDelete) {
+            let text = format!("operations of kind {:?} are not served yet", op.kind);
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+    }
+    Ok(())
+}

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use crate::compaction::output::Outputs;
 use crate::compaction::visibility::{CompactionIter, NeverBottom};
 use crate::engine::Engine;
-use crate::metrics::Counter;
 use crate::read::internal::InternalIter;
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::edit::TreeEdit;
@@ -25,6 +24,15 @@ use crate::Result;
 /// Those of the file system. The memtable stays sealed and may be flushed again; if only F5
 /// failed, the table is live and settles later.
 pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
+    run_live(engine, tree, buffer)?;
+    engine.versions.settle(engine)
+}
+
+/// F1 to F4: the table is live and its edit queued, but the manifest does not name it yet.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn run_live(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
     let started = engine.env.now();
     let epoch = {
         let mut state = tree.lock();
@@ -34,12 +42,8 @@ pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Re
     let meta = write_table(engine, tree, buffer, epoch)?;
     let bytes = meta.as_ref().map_or(0, |meta| meta.file_bytes);
     install(engine, tree, buffer, meta)?;
-    let ns = engine.env.now() - started;
-    engine.metrics.add(Counter::Flushes, 1);
-    engine.metrics.add(Counter::FlushBytes, bytes);
-    engine.metrics.add(Counter::FlushNs, ns);
-    engine.metrics.flush_ns.record(ns);
-    engine.versions.settle(engine)
+    engine.metrics.add_flush(bytes, engine.env.now() - started);
+    Ok(())
 }
 
 /// Writes the entries of a memtable that anybody can still see into a durable table; `None` if
@@ -63,12 +67,11 @@ pub(crate) fn write_table(
 }
 
 fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, meta: Option<TableMeta>) -> Result<()> {
-    let mut edit = TreeEdit::new(tree.id);
-    edit.floor = Some(buffer.floor_after());
+    let mut edit = TreeEdit { tree: tree.id, floor: Some(buffer.floor_after()), ..TreeEdit::default() };
     let mut added = Vec::new();
     if let Some(meta) = meta {
-        edit.added.push((0, meta.clone().into()));
-        added.push((0, TableFile::new(&tree.comparator, meta, Some(engine.graveyard.clone()))));
+        edit.added.push((0, meta.describe()));
+        added.push((0, TableFile::new(&tree.comparator, meta)));
     }
     let mut state = tree.lock();
     let version = Arc::new(tree.view().version.apply(&[], &added)?);

@@ -10,9 +10,9 @@ use crate::read::db_iter::DbIter;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
-use crate::table::reader::IterSpec;
+use crate::table::IterSpec;
 use crate::tree::TreeView;
-use crate::version::LEVELS;
+use crate::version::{LEVELS, TableFile};
 use crate::{Result, Slice};
 
 /// An ordered cursor over the keys of a database, as they were when it was made.
@@ -42,7 +42,6 @@ impl DbIterator {
             fill_cache: options.fill_cache,
             verify: options.verify_checksums,
             readahead_max: options.readahead_bytes as usize,
-            readahead_now: false,
         };
         let mut children: Vec<Box<dyn InternalIter>> = Vec::with_capacity(view.sealed.len() + 2);
         for buffer in std::iter::once(&view.active).chain(&view.sealed) {
@@ -52,23 +51,25 @@ impl DbIterator {
         }
         let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
         for table in view.version.overlapping(0, lower, upper) {
-            children.push(Box::new(engine.tables.open(engine, tree, &table)?.iter(spec)));
+            children.push(Box::new(engine.open_table(&table)?.iter(spec)));
         }
         for level in 1..LEVELS {
-            let tables = view.version.overlapping(level, lower, upper);
-            match tables.len() {
-                0 => {}
-                1 => children.push(Box::new(engine.tables.open(engine, tree, &tables[0])?.iter(spec))),
-                _ => children.push(Box::new(LevelIter::over(engine, tree, tables, spec))),
+            let tables = view.version.level(level);
+            if tables.is_empty() {
+                continue;
             }
+            let opener = engine.clone();
+            let open = move |table: &Arc<TableFile>| Ok(opener.open_table(table)?.iter(spec));
+            let order = tree.comparator.clone();
+            children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }
         let merged = MergingIter::new(tree.comparator.clone(), children);
         let inner = DbIter::new(
             merged,
             tree.comparator.clone(),
             seqno,
-            options.lower_bound.clone(),
-            options.upper_bound.clone(),
+            lower,
+            upper,
         );
         handle.iterators.fetch_add(1, Ordering::AcqRel);
         Ok(DbIterator { inner, handle: handle.clone(), _view: view, seeks: 0, steps: 0 })

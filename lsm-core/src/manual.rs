@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::compaction::{job, picker};
+use crate::compaction::picker::{self, RangePick};
+use crate::compaction::job;
+use std::sync::atomic::Ordering;
 use crate::engine::Engine;
 use crate::options::CompactRangeOptions;
-use crate::version::LEVELS;
-use crate::{Result, background};
+use crate::Result;
 
 /// Seals the active memtable and waits until all sealed ones are durable in tables.
 pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
@@ -63,31 +64,38 @@ fn compact_levels(
     to: Option<&[u8]>,
 ) -> Result<()> {
     let tree = &engine.tree;
-    for level in 0..LEVELS {
-        let plan = loop {
-            let seen = engine.scheduler.ended.epoch();
-            engine.check_open()?;
-            engine.error.check()?;
-            {
-                let mut state = tree.lock();
-                if state.compactions_running == 0 {
-                    let plan = picker::pick_range(&tree.view().version, &engine.picker_options, level, from, to);
-                    if let Some(plan) = &plan {
-                        plan.mark_busy(true);
-                        state.compactions_running += 1;
-                    }
-                    break plan;
-                }
+    loop {
+        let seen = engine.scheduler.ended.epoch();
+        engine.check_open()?;
+        engine.error.check()?;
+        let picked = {
+            let mut state = tree.lock();
+            let picked = picker::pick_range(
+                &tree.view().version,
+                &engine.strategy,
+                from,
+                to,
+                options.target_level.map(usize::from),
+                options.rewrite_bottom,
+            );
+            if let RangePick::Plan(plan) = &picked {
+                plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
+                state.compactions_running += 1;
             }
-            engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
+            picked
         };
-        if let Some(plan) = plan {
-            let result = job::run(engine, tree, &plan, options.cancel.as_ref());
-            engine.scheduler.ended.notify();
-            result?;
+        match picked {
+            RangePick::Nothing => return Ok(()),
+            RangePick::Busy => {
+                engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
+            }
+            RangePick::Plan(plan) => {
+                let result = job::run(engine, tree, &plan, options.cancel.as_ref());
+                engine.scheduler.ended.notify();
+                return result;
+            }
         }
     }
-    Ok(())
 }
 
 /// What a close makes durable: the log, and memtables with writes that are not in it.
@@ -97,10 +105,4 @@ pub(crate) fn save_before_close(engine: &Arc<Engine>) -> Result<()> {
         flush(engine)?;
     }
     engine.commit.between_groups(engine, |leader, _| leader.log.sync(engine))
-}
-
-/// See [`background::is_idle`].
-#[cfg(test)]
-pub(crate) fn is_idle(engine: &Engine) -> bool {
-    background::is_idle(engine)
 }

@@ -68,14 +68,10 @@ counters! {
 
     /// Operations written: puts, deletes, merges.
     Writes = writes,
-    /// Bytes of their batches: keys and values, lengths and tags.
+    /// Bytes of keys and values in them.
     WriteBytes = write_bytes,
     /// Commit groups.
     WriteGroups = write_groups,
-    /// Those that bypassed the commit log.
-    WriteGroupsUnlogged = write_groups_unlogged,
-    /// Those that synced it.
-    WriteGroupsSynced = write_groups_synced,
     /// Bytes appended to the commit log, framing included.
     LogBytes = log_bytes,
     /// Syncs of the commit log.
@@ -137,20 +133,17 @@ counters! {
 /// Why writes waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallCause {
-    /// All memtables full, a flush had to end.
+    /// The active memtable is full and all others wait for their flush.
     Memtable,
-    /// Level 0 at its stop trigger.
+    /// Level 0 holds too many runs.
     Level0,
-    /// Bytes pending for compaction at their hard bound.
+    /// Compaction owes too many bytes.
     Pending,
-    /// Not stopped, slowed down.
-    Delayed,
 }
 
 impl StallCause {
     /// All causes, in the order of [`MetricsSnapshot::stalls`].
-    pub const ALL: [StallCause; 4] =
-        [StallCause::Memtable, StallCause::Level0, StallCause::Pending, StallCause::Delayed];
+    pub const ALL: [StallCause; 3] = [StallCause::Memtable, StallCause::Level0, StallCause::Pending];
 
     /// The cause's name in text and JSON.
     pub fn as_str(self) -> &'static str {
@@ -158,7 +151,6 @@ impl StallCause {
             StallCause::Memtable => "memtable",
             StallCause::Level0 => "l0",
             StallCause::Pending => "pending",
-            StallCause::Delayed => "delayed",
         }
     }
 }
@@ -184,8 +176,6 @@ struct Shard([AtomicU64; CELLS]);
 /// The counters of one database.
 pub struct Metrics {
     shards: Box<[Shard]>,
-    /// Writers of a commit group.
-    pub group_writers: Histogram,
     /// Operations of a commit group.
     pub group_ops: Histogram,
     /// Nanoseconds of a log sync.
@@ -221,7 +211,6 @@ impl Metrics {
     pub fn new() -> Metrics {
         Metrics {
             shards: (0..SHARDS).map(|_| Shard([const { AtomicU64::new(0) }; CELLS])).collect(),
-            group_writers: Histogram::new(),
             group_ops: Histogram::new(),
             log_sync_ns: Histogram::new(),
             flush_ns: Histogram::new(),
@@ -231,14 +220,14 @@ impl Metrics {
     }
 
     #[inline]
-    fn add_cell(&self, cell: usize, n: u64) {
+    fn add_at(&self, cell: usize, n: u64) {
         self.shards[shard_index()].0[cell].fetch_add(n, Relaxed);
     }
 
     /// Adds `n` to a counter.
     #[inline]
     pub fn add(&self, counter: Counter, n: u64) {
-        self.add_cell(counter as usize, n);
+        self.add_at(counter as usize, n);
     }
 
     /// Adds several counts at once, finding the thread's shard only once. Zeros cost nothing.
@@ -254,50 +243,42 @@ impl Metrics {
 
     /// Adds `n` to a counter of `level`.
     #[inline]
-    pub fn add_at(&self, level: usize, counter: LevelCounter, n: u64) {
-        self.add_cell(COUNTERS + level.min(LEVELS - 1) * LEVEL_COUNTERS + counter as usize, n);
+    pub fn add_level(&self, counter: LevelCounter, level: usize, n: u64) {
+        self.add_at(COUNTERS + level.min(LEVELS - 1) * LEVEL_COUNTERS + counter as usize, n);
     }
 
     /// Counts a write that waited `ns` nanoseconds for `cause`.
-    pub fn note_stall(&self, cause: StallCause, ns: u64) {
+    pub fn add_stall(&self, cause: StallCause, ns: u64) {
         let at = STALL_AT + 2 * cause as usize;
-        self.add_cell(at, 1);
-        self.add_cell(at + 1, ns);
+        self.add_at(at, 1);
+        self.add_at(at + 1, ns);
         self.stall_ns.record(ns);
     }
 
-    /// Counts a commit group of `ops` operations that `writers` writers brought, with `bytes` bytes
-    /// of batches; whether it was logged, and whether the log was synced for it.
-    pub fn note_group(&self, writers: u64, ops: u64, bytes: u64, logged: bool, synced: bool) {
-        self.add_all(&[
-            (Counter::WriteGroups, 1),
-            (Counter::WriteGroupsUnlogged, u64::from(!logged)),
-            (Counter::WriteGroupsSynced, u64::from(synced)),
-            (Counter::Writes, ops),
-            (Counter::WriteBytes, bytes),
-        ]);
-        self.group_writers.record(writers);
+    /// Counts a commit group of `ops` operations with `bytes` bytes of keys and values.
+    pub fn add_group(&self, ops: u64, bytes: u64) {
+        self.add_all(&[(Counter::WriteGroups, 1), (Counter::Writes, ops), (Counter::WriteBytes, bytes)]);
         self.group_ops.record(ops);
     }
 
     /// Counts a sync of the commit log that took `ns` nanoseconds.
-    pub fn note_log_sync(&self, ns: u64) {
+    pub fn add_log_sync(&self, ns: u64) {
         self.add_all(&[(Counter::LogSyncs, 1), (Counter::LogSyncNs, ns)]);
         self.log_sync_ns.record(ns);
     }
 
     /// Counts a flush that wrote `bytes` bytes of tables in `ns` nanoseconds.
-    pub fn note_flush(&self, bytes: u64, ns: u64) {
+    pub fn add_flush(&self, bytes: u64, ns: u64) {
         self.add_all(&[(Counter::Flushes, 1), (Counter::FlushBytes, bytes), (Counter::FlushNs, ns)]);
         self.flush_ns.record(ns);
     }
 
     /// Counts a compaction into `level`.
-    pub fn note_compaction(&self, level: usize, read_bytes: u64, write_bytes: u64, ns: u64) {
-        self.add_at(level, LevelCounter::Compactions, 1);
-        self.add_at(level, LevelCounter::CompactionReadBytes, read_bytes);
-        self.add_at(level, LevelCounter::CompactionWriteBytes, write_bytes);
-        self.add_at(level, LevelCounter::CompactionNs, ns);
+    pub fn add_compaction(&self, level: usize, read_bytes: u64, write_bytes: u64, ns: u64) {
+        self.add_level(LevelCounter::Compactions, level, 1);
+        self.add_level(LevelCounter::CompactionReadBytes, level, read_bytes);
+        self.add_level(LevelCounter::CompactionWriteBytes, level, write_bytes);
+        self.add_level(LevelCounter::CompactionNs, level, ns);
         self.compaction_ns.record(ns);
     }
 
@@ -328,7 +309,6 @@ impl Metrics {
                 count: sum(STALL_AT + 2 * cause as usize),
                 ns: sum(STALL_AT + 2 * cause as usize + 1),
             }),
-            group_writers: self.group_writers.snapshot(),
             group_ops: self.group_ops.snapshot(),
             log_sync_ns: self.log_sync_ns.snapshot(),
             flush_ns: self.flush_ns.snapshot(),
@@ -346,9 +326,7 @@ pub struct MetricsSnapshot {
     /// Of each level; level 0 first.
     pub levels: [LevelCounters; LEVELS],
     /// By cause, in the order of [`StallCause::ALL`].
-    pub stalls: [StallCounters; 4],
-    /// Writers of a commit group.
-    pub group_writers: HistogramSnapshot,
+    pub stalls: [StallCounters; 3],
     /// Operations of a commit group.
     pub group_ops: HistogramSnapshot,
     /// Nanoseconds of a log sync.

@@ -8,7 +8,7 @@
 use parking_lot::Mutex;
 
 use crate::engine::Engine;
-use crate::filename;
+use crate::filename::FileName;
 use crate::types::FileNumber;
 
 /// Numbers of tables that nothing needs any more.
@@ -27,8 +27,8 @@ impl Graveyard {
     pub(crate) fn bury(&self, engine: &Engine) {
         let dead = std::mem::take(&mut *self.dead.lock());
         for number in dead {
-            engine.tables.forget(number);
-            let _ = engine.env.fs().unlink(&engine.dir.join(filename::table(number)));
+            engine.tables.evict(number);
+            let _ = engine.env.fs().unlink(&FileName::Table(number).path(&engine.dir));
         }
     }
 

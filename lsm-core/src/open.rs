@@ -15,9 +15,9 @@ use dialsm_io::fs::{Access, LockMode};
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
-use crate::compaction::picker::PickerOptions;
+use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
-use crate::filename::{self, FileName};
+use crate::filename::FileName;
 use crate::metrics::Metrics;
 use crate::obsolete::Graveyard;
 use crate::options::Options;
@@ -26,7 +26,7 @@ use crate::tree::{Buffer, Tree};
 use crate::types::{DbId, FileNumber, SeqNo, TreeId};
 use crate::version::edit::{ManifestRecord, TableDesc, TreeEdit};
 use crate::version::set::{VersionSet, start_manifest};
-use crate::version::{TableFile, Version, manifest};
+use crate::version::{TableFile, TableMeta, Version, manifest};
 use crate::wal::log::{Log, LogWriter};
 use crate::write::commit::Commit;
 use crate::{Error, ErrorKind, Result, recovery};
@@ -40,11 +40,11 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
     let fs = env.fs().clone();
     if options.create_if_missing {
         fs.create_dir_all(dir)?;
-    } else if !fs.exists(&dir.join(filename::CURRENT))? {
+    } else if !fs.exists(&FileName::Current.path(dir))? {
         return Err(Error::new(ErrorKind::NotFound, "no database here, and create_if_missing is off").at_path(dir));
     }
-    let lock = fs.lock(&dir.join(filename::LOCK), LockMode::Exclusive)?;
-    if !fs.exists(&dir.join(filename::CURRENT))? {
+    let lock = fs.lock(&FileName::Lock.path(dir), LockMode::Exclusive)?;
+    if !fs.exists(&FileName::Current.path(dir))? {
         create(env.as_ref(), dir, &options)?;
     } else if options.error_if_exists {
         return Err(Error::new(ErrorKind::AlreadyExists, "the database exists, and error_if_exists is set").at_path(dir));
@@ -71,14 +71,14 @@ struct Found {
     floor: SeqNo,
     last_seqno: SeqNo,
     next_file: FileNumber,
-    log_number: FileNumber,
+    replay_start: FileNumber,
 }
 
 /// Makes an empty database. A crash on the way leaves nothing that the next attempt minds.
 fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     let fs = env.fs();
     for name in fs.list(dir)? {
-        match filename::parse(&name) {
+        match FileName::parse(&name) {
             Some(FileName::Table(_) | FileName::Log(_)) => {
                 let text = format!("CURRENT is missing, but {name} is here: this is no empty directory");
                 return Err(Error::corruption(text).at_path(dir));
@@ -91,14 +91,16 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     let mut db_id: DbId = [0; 16];
     db_id[..8].copy_from_slice(&env.random_u64().to_le_bytes());
     db_id[8..].copy_from_slice(&env.random_u64().to_le_bytes());
-    let mut edit = TreeEdit::new(TreeId::default());
-    edit.comparator = Some(options.comparator.name().to_owned());
-    edit.floor = Some(1);
+    let edit = TreeEdit {
+        comparator: Some(options.comparator.name().to_owned()),
+        floor: Some(1),
+        ..TreeEdit::default()
+    };
     let snapshot = ManifestRecord {
         edits: vec![edit],
         next_file_number: Some(FileNumber(2)),
         last_seqno: Some(0),
-        log_number: Some(FileNumber(0)),
+        replay_start: Some(FileNumber(0)),
         ..ManifestRecord::default()
     };
     start_manifest(fs.as_ref(), dir, db_id, FileNumber(1), &snapshot)?;
@@ -107,34 +109,39 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
 
 fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
     let fs = env.fs();
-    let number = manifest::read_current(fs.as_ref(), dir)?;
-    let path = dir.join(filename::manifest(number));
+    let (number, path) = manifest::read_current(fs.as_ref(), dir)?;
     let file = fs.open(&path, Access::Read).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corruption("CURRENT names a manifest that is not there").at_path(&path),
         _ => error,
     })?;
-    let contents = manifest::read_manifest(file.as_ref(), number)?;
+    let mut records = Vec::new();
+    let end = manifest::read_manifest(file, &mut |_, record| {
+        records.push(record);
+        Ok(())
+    })?;
+    let db_id = end.header.db_id;
+    end.header.expect(&db_id, number).map_err(|e| e.at_path(&path))?;
     let mut found = Found {
-        db_id: contents.db_id,
+        db_id,
         manifest: number,
         version: Version::empty(options.comparator.clone()),
         floor: 1,
         last_seqno: 0,
         next_file: FileNumber(number.0 + 1),
-        log_number: FileNumber(0),
+        replay_start: FileNumber(0),
     };
     let mut tables: BTreeMap<(u8, FileNumber), TableDesc> = BTreeMap::new();
-    for record in contents.records {
+    for record in records {
         found.next_file = found.next_file.max(record.next_file_number.unwrap_or_default());
         found.last_seqno = found.last_seqno.max(record.last_seqno.unwrap_or_default());
-        found.log_number = record.log_number.unwrap_or(found.log_number);
+        found.replay_start = record.replay_start.unwrap_or(found.replay_start);
         for edit in record.edits {
             apply_edit(&mut tables, &mut found.floor, edit, options).map_err(|e| e.at_path(&path))?;
         }
     }
     let added: Vec<(u8, Arc<TableFile>)> = tables
         .into_iter()
-        .map(|((level, _), desc)| (level, TableFile::new(&options.comparator, desc.into(), None)))
+        .map(|((level, _), desc)| (level, TableFile::new(&options.comparator, TableMeta::of_desc(desc))))
         .collect();
     for (_, table) in &added {
         found.last_seqno = found.last_seqno.max(table.meta().seqno_max);
@@ -142,7 +149,7 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
     found.version = found.version.apply(&[], &added).map_err(|e| e.at_path(&path))?;
     // Numbers that a crash kept out of the manifest are not used again either.
     for name in fs.list(dir)? {
-        if let Some(number) = filename::parse(&name).and_then(|name| name.number()) {
+        if let Some(number) = FileName::parse(&name).and_then(|name| name.number()) {
             found.next_file = found.next_file.max(FileNumber(number.0 + 1));
         }
     }
@@ -188,38 +195,51 @@ fn build(
 ) -> Result<Arc<Engine>> {
     let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
     let graveyard = Arc::new(Graveyard::default());
-    let version = Arc::new(found.version.with_graveyard(&graveyard));
+    let version = Arc::new(found.version);
     let active = Buffer::new(&options.comparator);
     let tree = Tree::new(env.as_ref(), TreeId::default(), options.comparator.clone(), version, active, found.floor);
     let log = Log::new(
         env.as_ref(),
         dir.to_path_buf(),
         found.db_id,
-        found.log_number,
         options.log_segment_bytes,
-        options.log_recycle_max as usize,
+        options.log_recycle_max,
     );
     Ok(Arc::new(Engine {
         db_id: found.db_id,
-        picker_options: PickerOptions::from_options(&options),
+        strategy: strategy_of(&options),
         tree: Arc::new(tree),
         commit: Commit::new(LogWriter::default(), found.last_seqno),
         log,
         versions: VersionSet::reopened(env.as_ref(), found.manifest),
         scheduler: Scheduler::new(env.as_ref()),
         snapshots: Arc::new(SnapshotList::default()),
-        tables: TableCache::new(&options),
+        tables: TableCache::new(options.open_tables_max, options.table_cache_bytes, env.event()),
         blocks,
         graveyard,
         metrics: Metrics::new(),
+        replay_start: found.replay_start,
         error: BackgroundError::default(),
         next_file: AtomicU64::new(found.next_file.0),
+        next_job: AtomicU64::new(1),
         closing: AtomicBool::new(false),
         lock: parking_lot::Mutex::new(Some(lock)),
         dir: dir.to_path_buf(),
         env,
         options,
     }))
+}
+
+/// The compaction strategy that the options describe.
+fn strategy_of(options: &Options) -> Strategy {
+    Strategy {
+        l0_files: options.level0_compaction_trigger,
+        level_bytes_base: options.level_base_bytes,
+        level_ratio: options.level_multiplier as u64,
+        table_bytes: options.table_bytes,
+        compaction_bytes_max: 25 * options.table_bytes,
+        ..Strategy::leveled()
+    }
 }
 
 /// Removes what an earlier opening left and nothing names: unfinished outputs, old manifests, log
@@ -233,7 +253,7 @@ fn remove_orphans(engine: &Engine) -> Result<()> {
     let manifest = engine.versions.manifest_number();
     let mut removed = false;
     for name in fs.list(&engine.dir)? {
-        let orphan = match filename::parse(&name) {
+        let orphan = match FileName::parse(&name) {
             Some(FileName::Table(number)) => !live.contains(&number),
             Some(FileName::Log(number)) => !segments.contains(&number),
             Some(FileName::Manifest(number)) => number != manifest,

@@ -16,6 +16,7 @@ use std::sync::{Arc, LazyLock};
 
 use dialsm_io::env::Nanos;
 
+use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
 mod table;
@@ -268,8 +269,10 @@ pub struct WriteOptions {
 }
 
 /// How a read is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ReadOptions {
+    /// Read what was visible when this was taken; absent, what is visible now.
+    pub snapshot: Option<Snapshot>,
     /// Iterators show no key before this one.
     pub lower_bound: Option<Vec<u8>>,
     /// Iterators show neither this key nor any after it.
@@ -288,6 +291,7 @@ pub struct ReadOptions {
 impl Default for ReadOptions {
     fn default() -> ReadOptions {
         ReadOptions {
+            snapshot: None,
             lower_bound: None,
             upper_bound: None,
             deadline: None,
@@ -321,10 +325,6 @@ pub struct CompactRangeOptions {
     pub target_level: Option<u8>,
     /// Rewrite the last level, too, which drops what no snapshot needs and applies new options.
     pub rewrite_bottom: bool,
-    /// Key ranges run side by side; 0 takes the database's `subcompactions_max`.
-    pub subcompactions_max: usize,
-    /// Fail with `TimedOut` after this point on the environment's clock; what was done stays.
-    pub deadline: Option<Nanos>,
-    /// Set to true by any thread, the compaction ends soon with `Cancelled`; what was done stays.
+    /// Set to make the compaction stop with `Cancelled`; nothing of it is kept then.
     pub cancel: Option<Arc<AtomicBool>>,
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::version::LEVELS;
-use crate::write::stall::{Admission, StallCause, StallReport};
+use crate::metrics::StallCause;
+use crate::write::stall::{Admission, StallReport};
 
 /// The properties that [`get`] knows.
 pub(crate) const NAMES: &[&str] = &[
@@ -110,7 +111,7 @@ pub(crate) fn stats_text(engine: &Arc<Engine>) -> String {
     }
     let report = stalls(engine);
     let _ = writeln!(out, "\nstalls       count      seconds  longest ms");
-    let causes = StallCause::ALL.iter().map(|cause| (cause.name(), report.by_cause[*cause as usize]));
+    let causes = StallCause::ALL.iter().map(|cause| (cause.as_str(), report.by_cause[*cause as usize]));
     for (name, times) in std::iter::once(("all", report.all)).chain(causes) {
         let seconds = times.total_ns as f64 / 1e9;
         let _ = writeln!(out, "{name:<12} {:>5} {seconds:>12.3} {:>11.1}", times.count, times.longest_ns as f64 / 1e6);
@@ -133,7 +134,7 @@ pub(crate) fn stats_json(engine: &Arc<Engine>) -> String {
         .iter()
         .map(|cause| {
             let times = report.by_cause[*cause as usize];
-            format!("\"{}\":{}", cause.name(), times.total_ns as f64 / 1e9)
+            format!("\"{}\":{}", cause.as_str(), times.total_ns as f64 / 1e9)
         })
         .collect();
     format!(

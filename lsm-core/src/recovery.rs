@@ -11,11 +11,12 @@ use std::sync::atomic::Ordering;
 use dialsm_io::fs::Access;
 
 use crate::engine::Engine;
-use crate::filename::{self, FileName};
+use crate::filename::FileName;
 use crate::types::{FileNumber, SeqNo};
 use crate::wal::log::OldSegment;
-use crate::wal::reader::{self, Record};
-use crate::{Result, batch, flush};
+use crate::wal::replay::{Record, replay as replay_log};
+use crate::batch::OpIter;
+use crate::{Result, flush};
 
 /// Replays all segments that the manifest needs into the engine's tree.
 ///
@@ -23,10 +24,10 @@ use crate::{Result, batch, flush};
 /// `Corruption` as the recovery mode says, those of the files, and those of a flush on the way.
 pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
     let fs = engine.env.fs();
-    let from = engine.log.first_needed_at_open();
+    let from = engine.replay_start;
     let mut segments = Vec::new();
     for name in fs.list(&engine.dir)? {
-        if let Some(FileName::Log(number)) = filename::parse(&name)
+        if let Some(FileName::Log(number)) = FileName::parse(&name)
             && number >= from
         {
             segments.push((number, engine.dir.join(&name)));
@@ -35,7 +36,7 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
     segments.sort();
     let mut last_in: Vec<(FileNumber, SeqNo)> = Vec::new();
     let mode = engine.options.recovery_mode;
-    let end = reader::replay(fs.as_ref(), &segments, &engine.db_id, mode, from, &mut |record: Record<'_>| {
+    let end = replay_log(fs.as_ref(), &engine.dir, &segments, &engine.db_id, mode, from, &mut |record: Record<'_>| {
         let last = record.first_seqno + u64::from(record.count) - 1;
         match last_in.last_mut() {
             Some((segment, seqno)) if *segment == record.segment => *seqno = last,
@@ -45,16 +46,18 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
     })?;
     let mut old = Vec::new();
     for (number, path) in segments {
-        let Some(valid_end) = end.valid_end_of(number) else { continue };
+        let Some(last) = end.end.filter(|last| number <= last.segment) else { continue };
         let file = fs.open(&path, Access::ReadWrite)?;
-        if file.len()? > valid_end {
-            file.set_len(valid_end)?;
+        let mut valid_end = file.len()?;
+        if number == last.segment && valid_end > last.offset {
+            file.set_len(last.offset)?;
+            valid_end = last.offset;
         }
         file.sync_data()?;
         let last_seqno = last_in.iter().find(|(segment, _)| *segment == number).map_or(0, |(_, last)| *last);
         old.push(OldSegment { number, path, file, end: valid_end, last_seqno });
     }
-    engine.commit.restart_at(engine.commit.visible().load(Ordering::Acquire).max(end.last_seqno));
+    engine.commit.restart_at(engine.commit.visible().load(Ordering::Acquire));
     engine.log.adopt(old);
     Ok(())
 }
@@ -64,7 +67,7 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
     let floor = tree.lock().durable_floor;
     let buffer = tree.view().active.clone();
     let mut seqno = record.first_seqno;
-    for op in batch::ops(record.payload) {
+    for op in OpIter::new(record.payload) {
         let op = op?;
         if seqno >= floor {
             buffer.table.insert(op.key, seqno, op.kind, op.value);
@@ -76,7 +79,7 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
         let mut state = tree.lock();
         tree.switch(&mut state, last);
         drop(state);
-        flush::run_unsettled(engine, tree, &buffer)?;
+        flush::run_live(engine, tree, &buffer)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::key::Comparator;
 use crate::memtable::Memtable;
 use crate::types::{SeqNo, TreeId};
-use crate::version::version::Version;
+use crate::version::Version;
 use crate::write::stall::{StallGate, StallInputs, admission};
 
 /// A memtable with what the commit and flush paths need to know about it.
@@ -96,7 +96,7 @@ impl Tree {
         active: Arc<Buffer>,
         durable_floor: SeqNo,
     ) -> Tree {
-        let next_epoch = version.l0.first().map_or(1, |newest| newest.epoch + 1);
+        let next_epoch = version.l0().first().map_or(1, |newest| newest.meta().epoch + 1);
         let state = TreeState {
             durable: version.clone(),
             durable_floor,
@@ -172,7 +172,7 @@ impl Tree {
     #[cold]
     fn switch_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let mut state = self.lock();
-        if self.view.load().sealed.len() + 1 < engine.options.write_buffers_max as usize {
+        if self.view.load().sealed.len() + 1 < engine.options.write_buffers_max {
             self.switch(&mut state, last_seqno);
             drop(state);
             engine.schedule();
@@ -197,12 +197,12 @@ impl Tree {
     /// Recomputes the state of the door from what is true now.
     pub(crate) fn refresh_stall(&self, engine: &Engine, state: &mut TreeState) {
         let view = self.view.load();
-        if state.memtable_blocked && view.sealed.len() + 1 < engine.options.write_buffers_max as usize {
+        if state.memtable_blocked && view.sealed.len() + 1 < engine.options.write_buffers_max {
             state.memtable_blocked = false;
         }
         let inputs = StallInputs {
             memtable_blocked: state.memtable_blocked,
-            l0_runs: view.version.l0.len(),
+            l0_runs: view.version.l0().len(),
             pending_bytes: engine.pending_compaction_bytes(&view.version),
         };
         self.stall.set(admission(&inputs, &engine.options));

@@ -15,23 +15,22 @@ use dialsm_io::Event;
 use parking_lot::Mutex;
 
 use super::output::Outputs;
-use super::picker::{self, KeyRange, Plan};
+use super::plan::{Plan, SubRange};
 use super::visibility::CompactionIter;
 use crate::background::cancelled;
 use crate::engine::Engine;
-use crate::metrics::{Counter, LevelCounter};
+use crate::filename::FileName;
+use crate::metrics::Counter;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
-use crate::table::reader::IterSpec;
+use crate::table::IterSpec;
 use crate::tree::{Tree, TreeView};
-use crate::types::SeqNo;
+use crate::key::{SEEK_KIND, internal_key, user_key};
+use crate::types::{SEQNO_MAX, SeqNo};
 use crate::version::edit::TreeEdit;
-use crate::version::{Removed, TableFile, TableMeta};
+use crate::version::{Level, Removed, TableFile, TableMeta};
 use crate::{Error, Result};
-
-/// How much a compaction reads ahead of each input.
-const READAHEAD_BYTES: usize = 1 << 20;
 
 /// Looks for a reason to stop after so many entries.
 const ENTRIES_BETWEEN_CHECKS: u32 = 1024;
@@ -49,7 +48,7 @@ pub(crate) fn run(
 ) -> Result<()> {
     let started = engine.env.now();
     let result = if plan.trivial_move {
-        engine.metrics.add(Counter::TrivialMoves, plan.input_tables() as u64);
+        engine.metrics.add(Counter::TrivialMoves, plan.files().count() as u64);
         Ok(None)
     } else {
         merge_all(engine, tree, plan, cancel).map(Some)
@@ -57,19 +56,15 @@ pub(crate) fn run(
     let installed = result.and_then(|outputs| install(engine, tree, plan, outputs));
     {
         let mut state = tree.lock();
-        plan.mark_busy(false);
+        plan.release();
         state.compactions_running -= 1;
         tree.refresh_stall(engine, &mut state);
     }
     let written = installed?;
     if !plan.trivial_move {
-        let level = plan.output_level as usize;
+        let level = usize::from(plan.output_level);
         let ns = engine.env.now() - started;
-        engine.metrics.add_at(level, LevelCounter::Compactions, 1);
-        engine.metrics.add_at(level, LevelCounter::CompactionReadBytes, plan.input_bytes());
-        engine.metrics.add_at(level, LevelCounter::CompactionWriteBytes, written);
-        engine.metrics.add_at(level, LevelCounter::CompactionNs, ns);
-        engine.metrics.compaction_ns.record(ns);
+        engine.metrics.add_compaction(level, plan.input_bytes(), written, ns);
     }
     engine.versions.settle(engine)
 }
@@ -79,7 +74,7 @@ pub(crate) struct SubJobs {
     tree: Arc<Tree>,
     plan: Plan,
     snapshots: Vec<SeqNo>,
-    ranges: Vec<KeyRange>,
+    ranges: Vec<SubRange>,
     next: AtomicUsize,
     unfinished: AtomicUsize,
     results: Mutex<Vec<Option<Result<Vec<TableMeta>>>>>,
@@ -94,7 +89,7 @@ impl SubJobs {
     }
 
     /// Takes a part and runs it, if one is left.
-    pub(crate) fn run_one(&self, engine: &Engine) {
+    pub(crate) fn run_one(&self, engine: &Arc<Engine>) {
         let at = self.next.fetch_add(1, Ordering::AcqRel);
         let Some(range) = self.ranges.get(at) else { return };
         let result = self.merge(engine, range);
@@ -103,22 +98,21 @@ impl SubJobs {
         self.done.notify();
     }
 
-    fn merge(&self, engine: &Engine, range: &KeyRange) -> Result<Vec<TableMeta>> {
+    fn merge(&self, engine: &Arc<Engine>, range: &SubRange) -> Result<Vec<TableMeta>> {
         let plan = &self.plan;
         let mut source = open_inputs(engine, &self.tree, plan)?;
-        match &range.from {
-            Some(from) => source.seek(&crate::key::internal_key(from, crate::types::SEQNO_MAX, crate::key::SEEK_KIND))?,
+        match &range.start {
+            Some(start) => source.seek(&internal_key(start, SEQNO_MAX, SEEK_KIND))?,
             None => source.seek_to_first()?,
         }
-        let bottom = plan.bottom();
         let mut entries =
-            CompactionIter::new(source, self.tree.comparator.clone(), self.snapshots.clone(), bottom);
-        let mut outputs = Outputs::new(engine, &self.tree, plan.output_level as usize, plan.output_epoch())
+            CompactionIter::new(source, self.tree.comparator.clone(), self.snapshots.clone(), plan.drop_below());
+        let mut outputs = Outputs::new(engine, &self.tree, usize::from(plan.output_level), plan.output_epoch.unwrap_or(0))
             .with_grandparents(&plan.grandparents);
         let mut until_check = ENTRIES_BETWEEN_CHECKS;
         while let Some((key, value)) = entries.entry() {
-            if let Some(to) = &range.to
-                && self.tree.comparator.compare(crate::key::user_key(key), to).is_ge()
+            if let Some(end) = &range.end
+                && self.tree.comparator.compare(user_key(key), end).is_ge()
             {
                 break;
             }
@@ -145,8 +139,7 @@ fn merge_all(
     plan: &Plan,
     cancel: Option<&Arc<AtomicBool>>,
 ) -> Result<Vec<TableMeta>> {
-    let parts_max = engine.options.subcompactions_max.max(1) as usize;
-    let ranges = picker::sub_ranges(plan, parts_max, engine.options.table_bytes);
+    let ranges = plan.sub_ranges(engine.options.subcompactions_max);
     let parts = ranges.len();
     let jobs = Arc::new(SubJobs {
         tree: tree.clone(),
@@ -189,21 +182,24 @@ fn collect(engine: &Engine, results: Vec<Option<Result<Vec<TableMeta>>>>) -> Res
     }
     let Some(error) = failure else { return Ok(outputs) };
     for meta in outputs {
-        let _ = engine.env.fs().unlink(&engine.dir.join(crate::filename::table(meta.number)));
+        let _ = engine.env.fs().unlink(&FileName::Table(meta.number).path(&engine.dir));
     }
     Err(error)
 }
 
-fn open_inputs(engine: &Engine, tree: &Tree, plan: &Plan) -> Result<MergingIter<Box<dyn InternalIter>>> {
-    let spec = IterSpec { fill_cache: false, verify: true, readahead_max: READAHEAD_BYTES, readahead_now: true };
+fn open_inputs(engine: &Arc<Engine>, tree: &Tree, plan: &Plan) -> Result<MergingIter<Box<dyn InternalIter>>> {
+    let spec = IterSpec::whole_table();
     let mut children: Vec<Box<dyn InternalIter>> = Vec::new();
-    for (level, tables) in &plan.inputs {
-        if *level == 0 {
-            for table in tables {
-                children.push(Box::new(engine.tables.open(engine, tree, table)?.iter(spec)));
+    for input in &plan.inputs {
+        if input.level == 0 {
+            for table in &input.files {
+                children.push(Box::new(engine.open_table(table)?.iter(spec)));
             }
         } else {
-            children.push(Box::new(LevelIter::over(engine, tree, tables.clone(), spec)));
+            let level = Arc::new(Level::new(input.files.clone()));
+            let tables = engine.clone();
+            let open = move |table: &Arc<TableFile>| Ok(tables.open_table(table)?.iter(spec));
+            children.push(Box::new(LevelIter::new(tree.comparator.clone(), level, None, None, open)));
         }
     }
     Ok(MergingIter::new(tree.comparator.clone(), children))
@@ -211,28 +207,26 @@ fn open_inputs(engine: &Engine, tree: &Tree, plan: &Plan) -> Result<MergingIter<
 
 /// Makes the result live; `outputs` is `None` for a move. Returns the bytes written.
 fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<Vec<TableMeta>>) -> Result<u64> {
-    let mut edit = TreeEdit::new(tree.id);
-    let mut removed = Vec::new();
+    let mut edit = TreeEdit { tree: tree.id, ..TreeEdit::default() };
+    let mut removed: Vec<Removed> = Vec::new();
     let mut leaving: Vec<Arc<TableFile>> = Vec::new();
-    for (level, tables) in &plan.inputs {
-        for table in tables {
-            edit.removed.push((*level, table.number()));
-            removed.push(Removed { level: *level, number: table.number() });
-            leaving.push(table.clone());
-        }
+    for (level, table) in plan.files() {
+        removed.push((level, table.number()));
+        leaving.push(table.clone());
     }
+    edit.removed.clone_from(&removed);
     let added: Vec<(u8, Arc<TableFile>)> = match outputs {
         // The same table on another level: not obsolete.
         None => std::mem::take(&mut leaving).into_iter().map(|table| (plan.output_level, table)).collect(),
         Some(metas) => metas
             .into_iter()
             .map(|meta| {
-                let table = TableFile::new(&tree.comparator, meta, Some(engine.graveyard.clone()));
+                let table = TableFile::new(&tree.comparator, meta);
                 (plan.output_level, table)
             })
             .collect(),
     };
-    edit.added = added.iter().map(|(level, table)| (*level, table.meta().clone().into())).collect();
+    edit.added = added.iter().map(|(level, table)| (*level, table.meta().describe())).collect();
     let bytes = added.iter().map(|(_, table)| table.file_bytes()).sum();
     let mut state = tree.lock();
     let version = Arc::new(tree.view().version.apply(&removed, &added).map_err(internal)?);

@@ -6,12 +6,14 @@
 
 use std::sync::Arc;
 
+use dialsm_io::File;
+
 use crate::engine::Engine;
-use crate::filename;
+use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
 use crate::key::user_key;
-use crate::options::Compression;
-use crate::table::writer::{TableOptions, TableWriter};
+use crate::options;
+use crate::table::{Compression, TableOptions, TableWriter};
 use crate::tree::Tree;
 use crate::types::FileNumber;
 use crate::version::{TableFile, TableMeta};
@@ -30,7 +32,7 @@ pub(crate) struct Outputs<'a> {
     grandparents: &'a [Arc<TableFile>],
     next_grandparent: usize,
     overlapped_bytes: u64,
-    current: Option<(FileNumber, TableWriter)>,
+    current: Option<(FileNumber, Arc<dyn File>, TableWriter)>,
     last_user_key: Vec<u8>,
     finished: Vec<TableMeta>,
     target_bytes: u64,
@@ -63,7 +65,7 @@ impl<'a> Outputs<'a> {
     /// Adds an entry.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let user = user_key(key);
-        if let Some((_, writer)) = &self.current
+        if let Some((.., writer)) = &self.current
             && self.last_user_key != user
             && (writer.estimated_bytes() >= self.target_bytes || self.overlaps_too_much(user))
         {
@@ -77,13 +79,13 @@ impl<'a> Outputs<'a> {
             self.last_user_key.clear();
             self.last_user_key.extend_from_slice(user);
         }
-        let (_, writer) = self.current.as_mut().expect("a table was just opened");
+        let (.., writer) = self.current.as_mut().expect("a table was just opened");
         writer.add(key, value)
     }
 
     /// Bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
-        let current = self.current.as_ref().map_or(0, |(_, writer)| writer.estimated_bytes());
+        let current = self.current.as_ref().map_or(0, |(.., writer)| writer.estimated_bytes());
         self.finished.iter().map(|meta| meta.file_bytes).sum::<u64>() + current
     }
 
@@ -107,14 +109,14 @@ impl<'a> Outputs<'a> {
         self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.engine.options.table_bytes
     }
 
-    fn open_table(&self) -> Result<(FileNumber, TableWriter)> {
+    fn open_table(&self) -> Result<(FileNumber, Arc<dyn File>, TableWriter)> {
         let number = self.engine.new_file_number();
-        let path = self.engine.dir.join(filename::table(number));
+        let path = FileName::Table(number).path(&self.engine.dir);
         let file = self.engine.env.fs().create(&path)?;
         let header = FileHeader { kind: FileKind::Table, db_id: self.engine.db_id, number };
         let options = table_options(self.engine, self.level);
-        match TableWriter::new(file, header, self.tree.comparator.clone(), options) {
-            Ok(writer) => Ok((number, writer)),
+        match TableWriter::new(file.clone(), header, self.tree.comparator.clone(), options) {
+            Ok(writer) => Ok((number, file, writer)),
             Err(error) => {
                 self.unlink(number);
                 Err(error)
@@ -123,8 +125,7 @@ impl<'a> Outputs<'a> {
     }
 
     fn finish_table(&mut self) -> Result<()> {
-        let Some((number, writer)) = self.current.take() else { return Ok(()) };
-        let file = writer.file().clone();
+        let Some((number, file, writer)) = self.current.take() else { return Ok(()) };
         match writer.finish().and_then(|written| file.sync_data().map(|()| written)) {
             Ok(written) => {
                 self.finished.push(TableMeta::of_written(number, self.epoch, written));
@@ -139,14 +140,14 @@ impl<'a> Outputs<'a> {
 
     fn unlink(&self, number: FileNumber) {
         // What stays is an orphan: nothing names it, and the next opening removes it.
-        let _ = self.engine.env.fs().unlink(&self.engine.dir.join(filename::table(number)));
+        let _ = self.engine.env.fs().unlink(&FileName::Table(number).path(&self.engine.dir));
     }
 }
 
 impl Drop for Outputs<'_> {
     /// Given up before `finish`: its files are nobody's.
     fn drop(&mut self) {
-        if let Some((number, _)) = self.current.take() {
+        if let Some((number, ..)) = self.current.take() {
             self.unlink(number);
         }
         for meta in std::mem::take(&mut self.finished) {
@@ -159,12 +160,16 @@ impl Drop for Outputs<'_> {
 fn table_options(engine: &Engine, level: usize) -> TableOptions {
     let options = &engine.options;
     let bottom = level + 1 >= crate::version::LEVELS;
-    let compression: Compression = if bottom { options.compression_bottom } else { options.compression };
+    let compression = if bottom { options.compression_bottom } else { options.compression };
     TableOptions {
         block_bytes: options.block_bytes as usize,
-        restart_interval: options.block_restart_interval as usize,
+        restart_interval: options.block_restart_interval,
         filter_bits_per_key: options.filter_bits_per_key,
-        compression,
+        compression: match compression {
+            options::Compression::None => Compression::None,
+            options::Compression::Lz4 => Compression::Lz4,
+            options::Compression::Zstd => Compression::Zstd,
+        },
         ..TableOptions::default()
     }
 }

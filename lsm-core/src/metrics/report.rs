@@ -8,9 +8,8 @@ use std::fmt::{self, Write as _};
 use super::{HistogramSnapshot, MetricsSnapshot, StallCause};
 
 impl MetricsSnapshot {
-    fn histograms(&self) -> [(&'static str, &HistogramSnapshot); 6] {
+    fn histograms(&self) -> [(&'static str, &HistogramSnapshot); 5] {
         [
-            ("group_writers", &self.group_writers),
             ("group_ops", &self.group_ops),
             ("log_sync_ns", &self.log_sync_ns),
             ("flush_ns", &self.flush_ns),

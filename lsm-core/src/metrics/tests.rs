@@ -16,13 +16,13 @@ fn every_counter_lands_in_its_own_field() {
     for level in 0..LEVELS + 2 {
         for (index, counter) in LevelCounter::ALL.iter().enumerate() {
             let metrics = Metrics::new();
-            metrics.add_at(level, *counter, 5);
+            metrics.add_level(*counter, level, 5);
             let snapshot = metrics.snapshot();
             assert_eq!(snapshot.levels[level.min(LEVELS - 1)].entries()[index].1, 5);
             let sum: u64 = snapshot.levels.iter().flat_map(|l| l.entries()).map(|(_, v)| v).sum();
             assert_eq!(sum, 5);
             assert_eq!(snapshot.counters, Counters::default());
-            assert_eq!(snapshot.stalls, [StallCounters::default(); 4]);
+            assert_eq!(snapshot.stalls, [StallCounters::default(); 3]);
         }
     }
 }
@@ -31,26 +31,20 @@ fn every_counter_lands_in_its_own_field() {
 fn stalls_groups_and_jobs_count_all_their_parts() {
     let metrics = Metrics::new();
     for (n, cause) in StallCause::ALL.into_iter().enumerate() {
-        metrics.note_stall(cause, 10 * (n as u64 + 1));
+        metrics.add_stall(cause, 10 * (n as u64 + 1));
     }
-    metrics.note_group(4, 32, 3200, true, true);
-    metrics.note_group(1, 0, 0, false, false);
-    metrics.note_log_sync(300_000);
-    metrics.note_flush(6400, 77);
-    metrics.note_compaction(6, 100, 3200, 5);
+    metrics.add_group(32, 3200);
+    metrics.add_log_sync(300_000);
+    metrics.add_flush(6400, 77);
+    metrics.add_compaction(6, 100, 3200, 5);
     let snapshot = metrics.snapshot();
     for (n, cause) in StallCause::ALL.into_iter().enumerate() {
         assert_eq!(snapshot.stall(cause), StallCounters { count: 1, ns: 10 * (n as u64 + 1) });
     }
-    assert_eq!((snapshot.stall_ns.count(), snapshot.stall_ns.sum), (4, 100));
+    assert_eq!((snapshot.stall_ns.count(), snapshot.stall_ns.sum), (3, 60));
     assert_eq!(
-        (snapshot.group_ops.max, snapshot.counters.writes, snapshot.group_writers.sum),
-        (32, 32, 5)
-    );
-    let counters = &snapshot.counters;
-    assert_eq!(
-        (counters.write_groups, counters.write_groups_unlogged, counters.write_groups_synced),
-        (2, 1, 1)
+        (snapshot.group_ops.max, snapshot.counters.writes, snapshot.counters.write_groups),
+        (32, 32, 1)
     );
     assert_eq!((snapshot.counters.log_syncs, snapshot.log_sync_ns.max), (1, 300_000));
     assert_eq!((snapshot.counters.flushes, snapshot.flush_ns.sum), (1, 77));
@@ -117,9 +111,9 @@ fn threads_spread_over_shards() {
 fn reports_name_every_value() {
     let metrics = Metrics::new();
     metrics.add(Counter::Gets, 123_456_789);
-    metrics.note_group(1, 2, 50, true, false);
-    metrics.note_flush(100, 1);
-    metrics.note_stall(StallCause::Level0, 42);
+    metrics.add_group(2, 50);
+    metrics.add_flush(100, 1);
+    metrics.add_stall(StallCause::Level0, 42);
     let snapshot = metrics.snapshot();
     let (text, json) = (snapshot.to_text(), snapshot.to_json());
     for (name, value) in snapshot.counters.entries() {

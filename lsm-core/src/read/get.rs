@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::key::Kind;
 use crate::metrics::{Counter, LevelCounter};
 use crate::options::ReadOptions;
-use crate::table::reader::{ReadSpec, ReadStats};
+use crate::table::{ReadSpec, ReadStats};
 use crate::tree::{Tree, TreeView};
 use crate::types::SeqNo;
 use crate::{Error, ErrorKind, Result, Slice};
@@ -52,18 +52,18 @@ pub(crate) fn get(
             continue;
         }
         context.tables += 1;
-        let reader = engine.tables.open(engine, tree, table)?;
+        let reader = engine.open_table(table)?;
         if let Some(found) = reader.get(key, seqno, &spec, &mut context.blocks)? {
-            engine.metrics.add_at(0, LevelCounter::GetHits, 1);
+            engine.metrics.add_level(LevelCounter::GetHits, 0, 1);
             return value_of(found.kind, || found.value);
         }
     }
     for level in 1..crate::version::LEVELS {
         let Some(table) = version.find_table(level, key) else { continue };
         context.tables += 1;
-        let reader = engine.tables.open(engine, tree, table)?;
+        let reader = engine.open_table(table)?;
         if let Some(found) = reader.get(key, seqno, &spec, &mut context.blocks)? {
-            engine.metrics.add_at(level, LevelCounter::GetHits, 1);
+            engine.metrics.add_level(LevelCounter::GetHits, level, 1);
             return value_of(found.kind, || found.value);
         }
     }

@@ -3,6 +3,7 @@
 //! A scan is `db_iter` over `merging_iter` over memtables, L0 tables and one `level_iter` a level.
 
 pub mod db_iter;
+pub mod get;
 pub mod internal;
 pub mod level_iter;
 pub mod merging_iter;

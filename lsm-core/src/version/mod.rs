@@ -1,5 +1,11 @@
-//! The tables of a tree: which files, on which level, in which order.
+//! Versions: which tables make up each tree, in memory and in the manifest.
+//!
+//! `table_file` and `version` are what readers hold; `edit` and `manifest` what the disk holds;
+//! `set` moves changes from the one to the other.
 
+pub mod edit;
+pub mod manifest;
+pub(crate) mod set;
 pub mod table_file;
 #[allow(clippy::module_inception, reason = "a version is the main thing of this module")]
 pub mod version;

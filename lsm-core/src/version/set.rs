@@ -13,7 +13,6 @@
 //!   inputs stay until then (rule 14).
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,12 +20,13 @@ use parking_lot::Mutex;
 
 use super::edit::{ManifestRecord, TreeEdit};
 use super::manifest::{self, ManifestWriter};
-use super::version::{TableFile, Version};
+use super::{TableFile, Version};
 use crate::engine::Engine;
 use crate::gate::Gate;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo};
-use crate::{Result, filename};
+use crate::Result;
+use crate::filename::FileName;
 
 /// A manifest is rewritten when it has grown past this and past [`GROWTH_MAX`] times its start.
 const ROLL_BYTES: u64 = 4 << 20;
@@ -58,12 +58,12 @@ pub(crate) struct VersionSet {
 }
 
 impl VersionSet {
-    pub(crate) fn new(env: &dyn dialsm_io::Env, number: FileNumber, writer: ManifestWriter) -> VersionSet {
-        let start_bytes = writer.position();
+    /// For a database whose manifest `number` was read: the first settling starts a fresh one.
+    pub(crate) fn reopened(env: &dyn dialsm_io::Env, number: FileNumber) -> VersionSet {
         VersionSet {
             settling: Gate::new(env),
             queue: Mutex::new(VecDeque::new()),
-            manifest: Mutex::new(Manifest { number, writer: Some(writer), start_bytes }),
+            manifest: Mutex::new(Manifest { number, writer: None, start_bytes: 0 }),
         }
     }
 
@@ -106,7 +106,7 @@ impl VersionSet {
                 state.durable_floor = install.floor;
             }
             for table in &install.removed {
-                table.obsolete.store(true, Ordering::Release);
+                table.set_obsolete(&engine.graveyard);
             }
             drop(install.removed);
             engine.log.retire_below(install.floor);
@@ -117,7 +117,7 @@ impl VersionSet {
     fn log_edits(&self, engine: &Engine, batch: &[Install]) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let grown = manifest.writer.as_ref().is_none_or(|writer| {
-            writer.position() > ROLL_BYTES && writer.position() > GROWTH_MAX * manifest.start_bytes
+            writer.size() > ROLL_BYTES && writer.size() > GROWTH_MAX * manifest.start_bytes
         });
         if grown {
             self.roll(engine, &mut manifest)?;
@@ -130,7 +130,7 @@ impl VersionSet {
             edits: batch.iter().map(|install| install.edit.clone()).collect(),
             next_file_number: Some(engine.peek_file_number()),
             last_seqno: Some(engine.commit.visible().load(Ordering::Acquire)),
-            log_number: Some(engine.log.first_needed(floor)),
+            replay_start: Some(engine.log.first_needed(floor)),
             ..ManifestRecord::default()
         };
         let writer = manifest.writer.as_mut().expect("roll() has opened one");
@@ -144,10 +144,10 @@ impl VersionSet {
     /// Starts a fresh manifest from the durable state of all trees.
     fn roll(&self, engine: &Engine, manifest: &mut Manifest) -> Result<()> {
         let number = engine.new_file_number();
-        let old = engine.dir.join(filename::manifest(manifest.number));
+        let old = FileName::Manifest(manifest.number).path(&engine.dir);
         let snapshot = durable_snapshot(engine);
         let writer = start_manifest(engine.env.fs().as_ref(), &engine.dir, engine.db_id, number, &snapshot)?;
-        *manifest = Manifest { number, start_bytes: writer.position(), writer: Some(writer) };
+        *manifest = Manifest { number, start_bytes: writer.size(), writer: Some(writer) };
         // Nothing names the old one any more; a failure leaves an orphan for the next opening.
         let _ = engine.env.fs().unlink(&old);
         Ok(())
@@ -176,12 +176,12 @@ pub(crate) fn start_manifest(
     number: FileNumber,
     snapshot: &ManifestRecord,
 ) -> Result<ManifestWriter> {
-    let path: PathBuf = dir.join(filename::manifest(number));
+    let path = FileName::Manifest(number).path(dir);
     let file = fs.create(&path)?;
-    let mut writer = ManifestWriter::create(file, db_id, number, snapshot)?;
+    let mut writer = ManifestWriter::create(file, &db_id, number, snapshot)?;
     writer.sync()?;
     fs.sync_dir(dir)?;
-    manifest::set_current(fs, dir, number)?;
+    manifest::write_current(fs, dir, number)?;
     Ok(writer)
 }
 
@@ -191,18 +191,21 @@ fn durable_snapshot(engine: &Engine) -> ManifestRecord {
         edits: vec![tree_snapshot(&engine.tree, &state.durable, state.durable_floor)],
         next_file_number: Some(engine.peek_file_number()),
         last_seqno: Some(engine.commit.visible().load(Ordering::Acquire)),
-        log_number: Some(engine.log.first_needed(state.durable_floor)),
+        replay_start: Some(engine.log.first_needed(state.durable_floor)),
         ..ManifestRecord::default()
     }
 }
 
 /// All of a tree as one edit.
 pub(crate) fn tree_snapshot(tree: &Tree, version: &Version, floor: SeqNo) -> TreeEdit {
-    let mut edit = TreeEdit::new(tree.id);
-    edit.comparator = Some(tree.comparator.name().to_owned());
-    edit.floor = Some(floor);
+    let mut edit = TreeEdit {
+        tree: tree.id,
+        comparator: Some(tree.comparator.name().to_owned()),
+        floor: Some(floor),
+        ..TreeEdit::default()
+    };
     for (level, table) in version.all_tables() {
-        edit.added.push((level, table.describe()));
+        edit.added.push((level, table.meta().describe()));
     }
     edit
 }

@@ -5,13 +5,14 @@
 //! installed or given up; the picker never plans over a claimed file. Claims live here, not in a
 //! set of their own, so that a file that leaves the version takes its claim with it.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::key::{Comparator, user_key};
+use crate::obsolete::Graveyard;
 use crate::types::{FileNumber, SeqNo};
+use crate::version::edit::TableDesc;
 
 /// What is known of a table without opening it; the same on every level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,69 @@ pub struct TableMeta {
     pub specials: u64,
 }
 
+impl TableMeta {
+    /// Of a table just written.
+    pub(crate) fn of_written(number: FileNumber, epoch: u64, written: crate::table::TableMeta) -> TableMeta {
+        TableMeta {
+            number,
+            epoch,
+            file_bytes: written.file_bytes,
+            checksum: written.checksum,
+            smallest: written.smallest,
+            largest: written.largest,
+            seqno_min: written.seqno_min,
+            seqno_max: written.seqno_max,
+            entries: written.entries,
+            deletes: written.deletes,
+            raw_key_bytes: written.raw_key_bytes,
+            raw_value_bytes: written.raw_value_bytes,
+            specials: 0,
+        }
+    }
+
+    /// As the manifest has it.
+    pub(crate) fn of_desc(desc: TableDesc) -> TableMeta {
+        TableMeta {
+            number: desc.number,
+            epoch: desc.epoch,
+            file_bytes: desc.file_bytes,
+            checksum: desc.checksum,
+            smallest: desc.smallest,
+            largest: desc.largest,
+            seqno_min: desc.seqno_min,
+            seqno_max: desc.seqno_max,
+            entries: desc.entries,
+            deletes: desc.deletes,
+            raw_key_bytes: desc.raw_key_bytes,
+            raw_value_bytes: desc.raw_value_bytes,
+            specials: desc.clues,
+        }
+    }
+
+    /// For the manifest.
+    pub(crate) fn describe(&self) -> TableDesc {
+        TableDesc {
+            number: self.number,
+            epoch: self.epoch,
+            file_bytes: self.file_bytes,
+            checksum: self.checksum,
+            smallest: self.smallest.clone(),
+            largest: self.largest.clone(),
+            seqno_min: self.seqno_min,
+            seqno_max: self.seqno_max,
+            logged_seqno_max: 0,
+            entries: self.entries,
+            deletes: self.deletes,
+            range_deletes: 0,
+            raw_key_bytes: self.raw_key_bytes,
+            raw_value_bytes: self.raw_value_bytes,
+            dir_id: 0,
+            clues: self.specials,
+            ..TableDesc::default()
+        }
+    }
+}
+
 /// The compaction that holds a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
@@ -61,7 +125,9 @@ pub struct TableFile {
     largest_prefix: u64,
     /// 0, or (job << 8) | (output level + 1).
     claim: AtomicU64,
-    runtime: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// Where its number goes when the last version that holds it is dropped; set once the
+    /// durable manifest no longer names it.
+    graveyard: OnceLock<Arc<Graveyard>>,
 }
 
 impl TableFile {
@@ -75,7 +141,7 @@ impl TableFile {
             largest_prefix: comparator.prefix(user_key(&meta.largest)),
             meta,
             claim: AtomicU64::new(0),
-            runtime: OnceLock::new(),
+            graveyard: OnceLock::new(),
         })
     }
 
@@ -161,24 +227,18 @@ impl TableFile {
         self.claim.store(0, Ordering::Release);
     }
 
-    /// What the open database keeps with this file (its reader), made by `init` at the first use.
-    ///
-    /// Returns `None` if something of another type is kept there.
-    ///
-    /// # Errors
-    /// Those of `init`; the next call tries again.
-    pub fn runtime<T: Send + Sync + 'static>(
-        &self,
-        init: impl FnOnce() -> crate::Result<Arc<T>>,
-    ) -> crate::Result<Option<Arc<T>>> {
-        let slot = match self.runtime.get() {
-            Some(slot) => slot,
-            None => {
-                let made = init()?;
-                self.runtime.get_or_init(|| made)
-            }
-        };
-        Ok(Arc::clone(slot).downcast().ok())
+    /// Says that the durable manifest no longer names this table: its file goes with the last
+    /// version that holds it.
+    pub(crate) fn set_obsolete(&self, graveyard: &Arc<Graveyard>) {
+        let _ = self.graveyard.set(graveyard.clone());
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if let Some(graveyard) = self.graveyard.get() {
+            graveyard.push(self.meta.number);
+        }
     }
 }
 
@@ -204,7 +264,7 @@ mod tests {
     use crate::key::internal_key;
 
     #[test]
-    fn claims_exclude_each_other_and_the_runtime_slot_is_made_once() {
+    fn claims_exclude_each_other() {
         let meta = TableMeta {
             smallest: internal_key(b"a", 1, 7),
             largest: internal_key(b"b", 1, 7),
@@ -216,10 +276,6 @@ mod tests {
         assert_eq!(file.claim(), Some(claim));
         file.release_claim();
         assert!(!file.compacting());
-        assert!(file.runtime::<u32>(|| Err(crate::Error::invalid("first try"))).is_err());
-        assert_eq!(file.runtime(|| Ok(Arc::new(5u32))).expect("second try").as_deref(), Some(&5));
-        assert_eq!(file.runtime(|| Ok(Arc::new(6u32))).expect("kept").as_deref(), Some(&5));
-        assert!(file.runtime(|| Ok(Arc::new("other"))).expect("kept").is_none());
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct Level {
 }
 
 impl Level {
-    fn new(files: Vec<Arc<TableFile>>) -> Level {
+    pub(crate) fn new(files: Vec<Arc<TableFile>>) -> Level {
         Level {
             largest_prefixes: files.iter().map(|f| f.largest_prefix()).collect(),
             bytes: files.iter().map(|f| f.file_bytes()).sum(),
@@ -91,6 +91,12 @@ impl Level {
     }
 }
 
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Level({} tables, {} bytes)", self.files.len(), self.bytes)
+    }
+}
+
 impl Deref for Level {
     type Target = [Arc<TableFile>];
     fn deref(&self) -> &[Arc<TableFile>] {
@@ -132,6 +138,16 @@ impl Version {
     /// All levels, L0 first.
     pub fn levels(&self) -> &[Arc<Level>; LEVELS] {
         &self.levels
+    }
+
+    /// All tables with their levels, L0 first.
+    pub fn all_tables(&self) -> impl Iterator<Item = (u8, &Arc<TableFile>)> {
+        self.levels.iter().enumerate().flat_map(|(level, files)| files.iter().map(move |f| (level as u8, f)))
+    }
+
+    /// How many tables a level has.
+    pub fn table_count(&self, level: usize) -> usize {
+        self.levels[level].len()
     }
 
     /// Size of a level's files, in bytes.

@@ -21,7 +21,7 @@ use dialsm_io::{File, Fs};
 use parking_lot::Mutex;
 
 use crate::engine::Engine;
-use crate::filename;
+use crate::filename::FileName;
 use crate::gate::Gate;
 use crate::types::{DbId, FileNumber, SeqNo};
 use crate::wal::format::{LogPosition, PrevEnd};
@@ -80,10 +80,25 @@ impl Log {
         db_id: DbId,
         segment_bytes: u64,
         spare_max: usize,
-        old: Vec<OldSegment>,
     ) -> Log {
-        let synced = old.last().map_or(LogPosition::default(), |s| LogPosition { segment: s.number, offset: s.end });
-        let chain = old
+        Log {
+            fs: env.fs().clone(),
+            dir,
+            db_id,
+            segment_bytes,
+            spare_max,
+            syncing: Gate::new(env),
+            segments: Mutex::new(Segments::default()),
+        }
+    }
+
+    /// Takes over the segments that were replayed; they are synced.
+    pub(crate) fn adopt(&self, old: Vec<OldSegment>) {
+        let mut segments = self.segments.lock();
+        if let Some(last) = old.last() {
+            segments.synced = LogPosition { segment: last.number, offset: last.end };
+        }
+        segments.chain = old
             .into_iter()
             .map(|s| Segment {
                 number: s.number,
@@ -95,15 +110,11 @@ impl Log {
                 ours: false,
             })
             .collect();
-        Log {
-            fs: env.fs().clone(),
-            dir,
-            db_id,
-            segment_bytes,
-            spare_max,
-            syncing: Gate::new(env),
-            segments: Mutex::new(Segments { chain, spare: Vec::new(), names_made: 0, names_synced: 0, synced }),
-        }
+    }
+
+    /// The numbers of the segments in the chain.
+    pub(crate) fn numbers(&self) -> Vec<FileNumber> {
+        self.segments.lock().chain.iter().map(|s| s.number).collect()
     }
 
     /// Makes durable all that was appended before the call.
@@ -202,7 +213,7 @@ impl LogWriter {
         parts: &[&[u8]],
     ) -> Result<()> {
         let log = &engine.log;
-        if self.current.as_ref().is_none_or(|current| current.position() >= log.segment_bytes) {
+        if self.current.as_ref().is_none_or(|current| current.size() >= log.segment_bytes) {
             self.current = None;
             self.current = Some(roll(engine, first_seqno)?);
         }
@@ -237,7 +248,7 @@ impl LogWriter {
             self.current = None;
             engine.error.latch_lasting("a log sync", error);
         }
-        engine.metrics.note_log_sync(engine.env.now() - started);
+        engine.metrics.add_log_sync(engine.env.now() - started);
         result
     }
 }
@@ -246,19 +257,18 @@ impl LogWriter {
 fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
     let log = &engine.log;
     let number = engine.new_file_number();
-    let path = log.dir.join(filename::log(number));
+    let path = FileName::Log(number).path(&log.dir);
     let (prev, spare) = {
         let mut segments = log.segments.lock();
-        let prev = segments.chain.back().map(|s| PrevEnd {
-            segment: s.number,
-            offset: s.end,
-            synced: s.synced >= s.end,
+        let prev = segments.chain.back().map(|s| {
+            let position = LogPosition { segment: s.number, offset: s.end };
+            PrevEnd { position, synced: segments.synced >= position }
         });
         (prev, segments.spare.pop())
     };
     let writer = match spare {
         Some((file, old_path)) => {
-            let writer = SegmentWriter::create(file, log.db_id, number, prev, first_seqno)?;
+            let writer = SegmentWriter::create(file, &log.db_id, number, prev, first_seqno)?;
             log.fs.rename(&old_path, &path)?;
             writer
         }
@@ -266,7 +276,7 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
             let file = log.fs.create(&path)?;
             let opened = file
                 .allocate(0, log.segment_bytes)
-                .and_then(|()| SegmentWriter::create(file, log.db_id, number, prev, first_seqno));
+                .and_then(|()| SegmentWriter::create(file, &log.db_id, number, prev, first_seqno));
             if opened.is_err() {
                 let _ = log.fs.unlink(&path);
             }
@@ -279,7 +289,7 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
         number,
         file: writer.file().clone(),
         path,
-        end: writer.position(),
+        end: writer.size(),
         synced: 0,
         last_seqno: 0,
         ours: true,

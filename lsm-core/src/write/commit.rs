@@ -97,6 +97,12 @@ impl Commit {
         }
     }
 
+    /// Goes on after `last_seqno`: what recovery found. Before the first write.
+    pub(crate) fn restart_at(&self, last_seqno: SeqNo) {
+        self.leader.lock().next_seqno = last_seqno + 1;
+        self.visible.store(last_seqno, Ordering::Release);
+    }
+
     /// The sequence number up to which everything may be read.
     pub(crate) fn visible(&self) -> &AtomicU64 {
         &self.visible
@@ -350,14 +356,14 @@ fn try_log_group(
         bytes += member.batch.byte_size() as u64;
     }
     if members[0].logged {
-        let parts: Vec<&[u8]> = members.iter().map(|member| member.batch.data()).collect();
+        let parts: Vec<&[u8]> = members.iter().map(|member| member.batch.as_bytes()).collect();
         let count = (next - first_seqno) as u32;
         leader.log.append(engine, first_seqno, count, &parts)?;
         if sync {
             leader.log.sync(engine)?;
         }
     }
-    engine.metrics.note_group(members.len() as u64, next - first_seqno, bytes, members[0].logged, sync);
+    engine.metrics.add_group(next - first_seqno, bytes);
     Ok((next - 1, engine.tree.join_writer(members[0].logged)))
 }
 
@@ -368,7 +374,8 @@ fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) 
     }
     let group = member.group.get().expect("a member is offered for insertion after it got its group").clone();
     let mut seqno = member.first_seqno.load(Ordering::Relaxed);
-    for op in member.batch.ops() {
+    for op in member.batch.iter() {
+        let op = op.expect("a batch holds only whole operations");
         group.buffer.table.insert(op.key, seqno, op.kind, op.value);
         seqno += 1;
     }

@@ -1,4 +1,4 @@
 //! The write path: admission (`stall`), then group commit (`commit`).
 
 pub(crate) mod commit;
-pub(crate) mod stall;
+pub mod stall;

@@ -20,6 +20,7 @@ use dialsm_io::env::Nanos;
 use parking_lot::Mutex;
 
 use crate::engine::Engine;
+use crate::metrics::StallCause;
 use crate::options::Options;
 use crate::{Error, ErrorKind, Result};
 
@@ -31,32 +32,6 @@ const RECHECK: Nanos = 20_000_000;
 
 /// Pace at the slowdown mark, as a multiple of the pace at the stop mark.
 const PACE_SPAN: f64 = 32.0;
-
-/// Why writers wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum StallCause {
-    /// The active memtable is full and all others wait for their flush.
-    Memtable = 0,
-    /// L0 holds too many runs.
-    L0 = 1,
-    /// Compaction owes too many bytes.
-    PendingBytes = 2,
-}
-
-impl StallCause {
-    /// All causes, in the order of their numbers.
-    pub const ALL: [StallCause; 3] = [StallCause::Memtable, StallCause::L0, StallCause::PendingBytes];
-
-    /// The name used in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            StallCause::Memtable => "memtable",
-            StallCause::L0 => "l0",
-            StallCause::PendingBytes => "pending_bytes",
-        }
-    }
-}
 
 /// What the pressure is computed from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,7 +72,7 @@ pub(crate) fn admission(inputs: &StallInputs, options: &Options) -> Admission {
         options.pending_compaction_hard_bytes as f64,
     );
     let (cause, pressure) =
-        if l0 >= pending { (StallCause::L0, l0) } else { (StallCause::PendingBytes, pending) };
+        if l0 >= pending { (StallCause::Level0, l0) } else { (StallCause::Pending, pending) };
     match pressure {
         p if p >= 1.0 => Admission::Stopped(cause),
         p if p >= 0.0 => Admission::Delayed(cause, p),
@@ -255,7 +230,7 @@ impl StallGate {
                 Admission::Stopped(cause) => (cause, engine.env.now() + RECHECK),
             };
             if no_slowdown {
-                let text = format!("the write would wait (cause: {})", cause.name());
+                let text = format!("the write would wait (cause: {})", cause.as_str());
                 return Err(Error::new(ErrorKind::WouldStall, text));
             }
             if deadline.is_some_and(|deadline| deadline <= engine.env.now()) {
@@ -297,6 +272,7 @@ struct Interval<'a> {
     times: &'a Mutex<StallReport>,
     engine: &'a Engine,
     cause: StallCause,
+    began: Nanos,
 }
 
 impl<'a> Interval<'a> {
@@ -305,7 +281,7 @@ impl<'a> Interval<'a> {
         let mut report = times.lock();
         report.all.enter(now);
         report.by_cause[cause as usize].enter(now);
-        Interval { times, engine, cause }
+        Interval { times, engine, cause, began: now }
     }
 }
 
@@ -315,6 +291,8 @@ impl Drop for Interval<'_> {
         let mut report = self.times.lock();
         report.all.leave(now);
         report.by_cause[self.cause as usize].leave(now);
+        drop(report);
+        self.engine.metrics.add_stall(self.cause, now.saturating_sub(self.began));
     }
 }
 
@@ -330,11 +308,11 @@ mod tests {
     fn pressure_rises_from_the_slowdown_mark_to_the_stop_mark() {
         let options = Options::default();
         assert_eq!(admission(&inputs(19, 0), &options), Admission::Open);
-        assert_eq!(admission(&inputs(20, 0), &options), Admission::Delayed(StallCause::L0, 0.0));
-        assert_eq!(admission(&inputs(28, 0), &options), Admission::Delayed(StallCause::L0, 0.5));
-        assert_eq!(admission(&inputs(36, 0), &options), Admission::Stopped(StallCause::L0));
+        assert_eq!(admission(&inputs(20, 0), &options), Admission::Delayed(StallCause::Level0, 0.0));
+        assert_eq!(admission(&inputs(28, 0), &options), Admission::Delayed(StallCause::Level0, 0.5));
+        assert_eq!(admission(&inputs(36, 0), &options), Admission::Stopped(StallCause::Level0));
         let hard = options.pending_compaction_hard_bytes;
-        assert_eq!(admission(&inputs(20, hard), &options), Admission::Stopped(StallCause::PendingBytes));
+        assert_eq!(admission(&inputs(20, hard), &options), Admission::Stopped(StallCause::Pending));
         let blocked = StallInputs { memtable_blocked: true, ..inputs(0, 0) };
         assert_eq!(admission(&blocked, &options), Admission::Stopped(StallCause::Memtable));
     }
