@@ -455,4 +455,4 @@ impl TableDesc {
 
 #[cfg(test)]
 #[path = "edit_tests.rs"]
-mod tests;
+pub(super) mod tests;
