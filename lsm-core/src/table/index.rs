@@ -33,7 +33,7 @@ pub(crate) fn separator(cmp: &Comparator, last: &[u8], next: &[u8], out: &mut Ve
     let shared = common_prefix(a, b);
     // Equal user keys need the trailer to tell them apart. A key cut off after the first byte
     // that differs is still greater than `a`, and as a proper prefix it is smaller than `b`.
-    if matches!(cmp, Comparator::Bytewise) && shared + 1 < b.len() && shared + 1 <= a.len() {
+    if matches!(cmp, Comparator::Bytewise) && shared + 1 < b.len() && shared < a.len() {
         out.extend_from_slice(&b[..shared + 1]);
         out.extend_from_slice(&[0; TRAILER_BYTES]);
     } else {
@@ -165,10 +165,10 @@ impl Index {
     }
 
     fn push(&mut self, cmp: &Comparator, separator: &[u8], data: Handle) -> Result<()> {
-        if let Some(last) = self.slots.len().checked_sub(1) {
-            if cmp.compare_internal(self.separator(last), separator) != Ordering::Less {
-                return Err(Error::corruption("an index is out of key order"));
-            }
+        if let Some(last) = self.slots.len().checked_sub(1)
+            && cmp.compare_internal(self.separator(last), separator) != Ordering::Less
+        {
+            return Err(Error::corruption("an index is out of key order"));
         }
         self.separators.extend_from_slice(separator);
         let separator_end = self.separators.len() as u64;

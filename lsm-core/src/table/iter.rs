@@ -96,11 +96,9 @@ impl TableIter {
             return self.cut_out(i);
         }
         let eager = self.spec.readahead_max > READAHEAD_BYTES;
-        if !eager {
-            if let Some(block) = self.table.cached_block(i) {
-                self.stats.block_cache_hits += 1;
-                return Ok(block);
-            }
+        if !eager && let Some(block) = self.table.cached_block(i) {
+            self.stats.block_cache_hits += 1;
+            return Ok(block);
         }
         if !in_order {
             (self.ahead.in_order, self.ahead.next_bytes) = (0, self.spec.readahead_max.min(READAHEAD_START));
