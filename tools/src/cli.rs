@@ -101,6 +101,25 @@ pub enum Command {
         /// The database.
         db: Database,
     },
+    /// Print what stands in a table.
+    DumpTable {
+        /// The file.
+        file: PathBuf,
+        /// Without the entries.
+        summary: bool,
+    },
+    /// Print what stands in a log segment.
+    DumpLog {
+        /// The file.
+        file: PathBuf,
+        /// Without the operations.
+        summary: bool,
+    },
+    /// Print what stands in a manifest.
+    DumpManifest {
+        /// The file, or the database's directory.
+        path: PathBuf,
+    },
     /// Turn entries of one format into another, without a database.
     Convert {
         /// The files; none or `-` means standard input.
@@ -352,6 +371,13 @@ impl Raw {
             }
             "compact" => Command::Compact { db: self.database()?, range: self.range()? },
             "verify" => Command::Verify { db: self.database()? },
+            "dump-table" => {
+                Command::DumpTable { file: PathBuf::from(&self.args[0]), summary: self.has("summary") }
+            }
+            "dump-log" => {
+                Command::DumpLog { file: PathBuf::from(&self.args[0]), summary: self.has("summary") }
+            }
+            "dump-manifest" => Command::DumpManifest { path: PathBuf::from(&self.args[0]) },
             "convert" => Command::Convert {
                 files: self.files(0),
                 input: self.format("input")?,

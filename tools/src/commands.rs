@@ -6,6 +6,7 @@ use dialsm_core::{Error, Options, Result};
 
 use crate::cli::{Command, Database, Invocation, usage};
 use crate::exit::Failure;
+use crate::inspect::{self, Printer};
 use crate::store::{Op, OpenMode, Opener, Store};
 use crate::text::{Encoding, Format};
 
@@ -86,6 +87,17 @@ pub fn run(
         }
         Command::Verify { db } => {
             with_store(open(db)?, |store| admin::verify(store, json, progress, streams))?
+        }
+        Command::DumpTable { file, summary } => {
+            let mut printer = Printer::new(streams.stdout, json);
+            inspect::table::dump(&*opener.fs(), file, *summary, &mut printer)?;
+        }
+        Command::DumpLog { file, summary } => {
+            let mut printer = Printer::new(streams.stdout, json);
+            inspect::log::dump(&*opener.fs(), file, *summary, &mut printer)?;
+        }
+        Command::DumpManifest { path } => {
+            inspect::manifest::dump(&*opener.fs(), path, &mut Printer::new(streams.stdout, json))?;
         }
         Command::Convert { files, input, output } => load::convert(files, *input, *output, streams)?,
     }

@@ -2,15 +2,19 @@
 //!
 //! ```text
 //! main -> cli (arguments -> Command) -> commands (Command -> output) -> store (a thin trait) -> engine
-//!                                          text (entries as lines)  progress  exit (errors -> codes)
+//!                                       |                           -> inspect (single files)
+//!                                       text (entries as lines), progress, exit (errors -> codes)
 //! ```
-//! Modules in reading order: [`cli`], [`commands`], [`text`], [`store`], [`progress`], [`exit`].
+//! Modules in reading order: [`cli`], [`commands`], [`text`], [`store`], [`engine`], [`inspect`], [`progress`],
+//! [`exit`].
 //!
 //! Keys and values appear in output that was asked for, never in error texts.
 
 pub mod cli;
 pub mod commands;
+pub mod engine;
 pub mod exit;
+pub mod inspect;
 pub mod progress;
 pub mod store;
 pub mod text;

@@ -2,23 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::{BufWriter, IsTerminal, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
-use dialsm_core::{Error, ErrorKind, Options, Result};
+use dialsm_io::OsEnv;
 use dialsm_tools::cli;
 use dialsm_tools::commands::{Streams, run};
+use dialsm_tools::engine::Engine;
 use dialsm_tools::exit::Failure;
-use dialsm_tools::store::{OpenMode, Opener, Store};
-
-/// A build without the engine: commands that need no database work, the others say so.
-struct NoEngine;
-
-impl Opener for NoEngine {
-    fn open(&self, path: &Path, _options: Options, _mode: OpenMode) -> Result<Box<dyn Store>> {
-        Err(Error::new(ErrorKind::Unsupported, "this build cannot open databases").at_path(path))
-    }
-}
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -33,7 +23,8 @@ fn main() -> ExitCode {
         stdout_is_terminal,
         stderr_is_terminal: stderr.is_terminal(),
     };
-    let outcome = cli::parse(args).and_then(|invocation| run(&invocation, &NoEngine, &mut streams));
+    let engine = Engine::new(OsEnv::new());
+    let outcome = cli::parse(args).and_then(|invocation| run(&invocation, &engine, &mut streams));
     // What was printed before a failure stands. A pipe that broke is told once.
     let outcome = match out.flush() {
         Err(error) if outcome.is_ok() => Err(Failure::Output(error)),

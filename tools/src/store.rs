@@ -1,8 +1,10 @@
 //! What the commands need of a database: a thin trait, so that they can be tested on a map.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use dialsm_core::{Options, Result};
+use dialsm_io::Fs;
 
 #[cfg(test)]
 pub(crate) mod memory;
@@ -23,6 +25,9 @@ pub trait Opener {
     /// # Errors
     /// Those of the engine.
     fn open(&self, path: &Path, options: Options, mode: OpenMode) -> Result<Box<dyn Store>>;
+
+    /// The file system that the databases are on.
+    fn fs(&self) -> Arc<dyn Fs>;
 }
 
 /// One operation of a batch.

@@ -153,6 +153,16 @@ impl Encoding {
     }
 }
 
+/// Appends `bytes` with the escapes of the tsv format.
+pub(crate) fn append_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+    escape::append_escaped(out, bytes);
+}
+
+/// Appends a field of a JSON object, called `name` or, for bytes that are no text, `name_base64`.
+pub(crate) fn append_json_field(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    json::append_field(out, name, bytes);
+}
+
 fn decode_base64(text: &[u8]) -> Result<Vec<u8>, Reason> {
     // The decoder's own text quotes the byte it stumbled over.
     BASE64.decode(text).map_err(|_| "not base64 with the standard alphabet and padding".into())

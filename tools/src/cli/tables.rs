@@ -102,6 +102,30 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         doc: "check every block, order, bound and count",
     },
     CommandRow {
+        name: "dump-table",
+        args: "FILE",
+        args_min: 1,
+        args_max: 1,
+        flags: &["summary"],
+        doc: "print the properties and entries of a table file (.sst)",
+    },
+    CommandRow {
+        name: "dump-log",
+        args: "FILE",
+        args_min: 1,
+        args_max: 1,
+        flags: &["summary"],
+        doc: "print the records and operations of a log segment (.log)",
+    },
+    CommandRow {
+        name: "dump-manifest",
+        args: "FILE|DB",
+        args_min: 1,
+        args_max: 1,
+        flags: &[],
+        doc: "print the records of a manifest file, or of the one in force",
+    },
+    CommandRow {
         name: "convert",
         args: "[FILE..]",
         args_min: 0,
@@ -135,6 +159,7 @@ pub(super) const FLAGS: &[FlagRow] = &[
     valued("batch", "N", "entries of one atomic batch of `load` (default 1000)"),
     switch("sync", "return when the write is on stable storage"),
     switch("create", "create the database if it is missing"),
+    switch("summary", "without entries or operations"),
     valued("property", "NAME", "print this property"),
     valued("options", "FILE", "options of the engine, `name = value` lines"),
     FlagRow {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use dialsm_core::{Error, ErrorKind, Options, Result};
+use dialsm_io::{Fs, OsFs};
 
 use super::{Cursor, Op, OpenMode, Opener, Range, Store, Verified};
 
@@ -38,6 +40,10 @@ impl Opener for Memory {
         self.0.exists.set(true);
         *self.0.options.borrow_mut() = Some(options);
         Ok(Box::new(self.clone()))
+    }
+
+    fn fs(&self) -> Arc<dyn Fs> {
+        OsFs::new()
     }
 }
 

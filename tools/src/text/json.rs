@@ -26,7 +26,7 @@ pub(super) fn append(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.push(b'}');
 }
 
-fn append_field(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+pub(super) fn append_field(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     let (suffix, text) = match std::str::from_utf8(bytes) {
         // C1 control characters are legal inside a JSON string, but a terminal acts on them.
         Ok(text) if !text.contains(|c: char| c.is_control() && !c.is_ascii()) => ("", quoted(text)),
