@@ -12,11 +12,12 @@ use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::iterator::DbIterator;
 use crate::key::Kind;
-use crate::metrics::Counter;
+use crate::metrics::{Counter, MetricsSnapshot};
 use crate::options::{CompactRangeOptions, Options, ReadOptions, WriteOptions};
 use crate::read::get::{self, ReadContext};
 use crate::snapshot::Snapshot;
 use crate::verify::VerifyReport;
+use crate::write::stall::StallReport;
 use crate::{Error, ErrorKind, Result, Slice, background, manual, open, properties, verify};
 
 /// An open database: one tree. Cheap to clone, usable from all threads at once.
@@ -264,6 +265,22 @@ impl Db {
     /// The same as one JSON object.
     pub fn stats_json(&self) -> String {
         properties::stats_json(self.engine())
+    }
+
+    /// All counters now.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        self.engine().metrics.snapshot()
+    }
+
+    /// Compactions finished so far, moves included.
+    pub fn compactions(&self) -> u64 {
+        let metrics = self.metrics();
+        metrics.counters.trivial_moves + metrics.levels.iter().map(|level| level.compactions).sum::<u64>()
+    }
+
+    /// Stalls so far, by cause.
+    pub fn stalls(&self) -> StallReport {
+        properties::stalls(self.engine())
     }
 
     /// The options in force.
