@@ -149,10 +149,11 @@ impl Running {
             .any(|(claim, other)| levels.contains(&claim.output_level) && other.overlaps(comparator, hull))
     }
 
-    /// Whether `plan` has to wait for a running job. Only levels below the plan's inputs count,
-    /// down to its output: an intra-L0 job beside an L0-to-base one is fine.
+    /// Whether `plan` has to wait for a running job: one that writes to the plan's output level,
+    /// or to a level that the plan passes over. L0 may overlap, so nothing blocks writing there.
     fn blocks(&self, comparator: &Comparator, plan: &Plan) -> bool {
-        self.writes(comparator, plan.inputs[0].level + 1..plan.output_level + 1, &plan.hull)
+        let first = (plan.inputs[0].level + 1).min(plan.output_level).max(1);
+        self.writes(comparator, first..plan.output_level + 1, &plan.hull)
     }
 }
 
@@ -175,17 +176,23 @@ impl Context<'_> {
         KeyHull { lo: file.smallest_user().to_vec(), hi: file.largest_user().to_vec() }
     }
 
-    /// Whether a file with this hull may come to lie on `level` as it is: nothing there overlaps
-    /// it, nobody is about to write there, and merging it further down will not be dear.
+    /// Whether a file may come to lie on `level` as it is: nothing there overlaps it, nobody is
+    /// about to write there, and merging it further down will not be dear. A table of mostly
+    /// tombstones with nothing below is rewritten instead: moved, it would lie there for ever.
     fn fits(&self, from: usize, level: usize, file: &TableFile) -> bool {
         let hull = self.hull_of_file(file);
-        let grandparent_bytes = || -> u64 {
-            let below = if level + 1 < LEVELS { self.overlapping(level + 1, &hull) } else { Vec::new() };
-            below.iter().map(|f| f.file_bytes()).sum()
-        };
-        self.overlapping(level, &hull).is_empty()
-            && !self.running.writes(self.comparator(), from as u8 + 1..level as u8 + 1, &hull)
-            && grandparent_bytes() <= self.strategy.compaction_bytes_max
+        if !self.overlapping(level, &hull).is_empty()
+            || self.running.writes(self.comparator(), from as u8 + 1..level as u8 + 1, &hull)
+        {
+            return false;
+        }
+        let below = |l: usize| self.overlapping(l, &hull);
+        if file.meta().deletes > file.meta().entries / 2 {
+            return (level + 1..LEVELS).any(|l| !below(l).is_empty());
+        }
+        level + 1 == LEVELS
+            || below(level + 1).iter().map(|f| f.file_bytes()).sum::<u64>()
+                <= self.strategy.compaction_bytes_max
     }
 
     /// All L0 files that overlap no older L0 file and fit on the base level, to be moved there.

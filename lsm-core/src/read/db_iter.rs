@@ -21,7 +21,7 @@
 //! - After an error the iterator is not valid and every move returns the error again until a
 //!   positioning call succeeds: a short scan never looks like a complete one (B003).
 //!
-//! Absent: clues and merge operands, which [`resolve`] refuses until those parts plug in there.
+//! Absent: clues and merge operands, which `resolve` refuses until those parts plug in there.
 
 use crate::key::{Comparator, Kind, SEEK_KIND, append_internal, kind_byte_of, seqno_of, user_key};
 use crate::read::internal::InternalIter;

@@ -17,8 +17,9 @@
 //! is remembered, and each further step is one comparison with it until the run ends. Computing it
 //! at once would double the cost of data that alternates between children.
 //!
-//! Each child's position is cached as the 8-byte prefix of its user key, complemented when going
-//! backward, so that most comparisons are one of two numbers and touch no child.
+//! Each child's position is cached as the first 16 bytes of its user key, complemented when going
+//! backward, so that most comparisons are one of two numbers and touch no child. (8 bytes are too
+//! few here: neighbours in a merge often share them, as `user0001` and the like do.)
 //!
 //! INVARIANTS
 //! - Order is (internal key, child index); going backward it is the exact mirror, so that entries
@@ -47,9 +48,16 @@ enum Direction {
 #[derive(Clone, Copy)]
 struct Head {
     /// Prefix of the user key, complemented backward; the maximum for a child without entry.
-    rank: u64,
+    rank: u128,
     /// Whether the child stands on an entry.
     live: bool,
+}
+
+/// As [`Comparator::prefix`], over 16 bytes.
+#[inline]
+fn wide_prefix(comparator: &Comparator, key: &[u8]) -> u128 {
+    let tail = key.get(8..).unwrap_or(&[]);
+    (u128::from(comparator.prefix(key)) << 64) | u128::from(comparator.prefix(tail))
 }
 
 const NO_RUNNER_UP: u32 = u32::MAX;
@@ -77,7 +85,7 @@ impl<I: InternalIter> MergingIter<I> {
         let n = children.len();
         MergingIter {
             comparator,
-            heads: vec![Head { rank: u64::MAX, live: false }; n],
+            heads: vec![Head { rank: u128::MAX, live: false }; n],
             tree: vec![0; n],
             winners: vec![0; 2 * n],
             children,
@@ -97,11 +105,11 @@ impl<I: InternalIter> MergingIter<I> {
     fn refresh(&mut self, child: usize) {
         let iter = &self.children[child];
         self.heads[child] = if iter.valid() {
-            let prefix = self.comparator.prefix(user_key(iter.key()));
+            let prefix = wide_prefix(&self.comparator, user_key(iter.key()));
             let rank = if self.direction == Direction::Forward { prefix } else { !prefix };
             Head { rank, live: true }
         } else {
-            Head { rank: u64::MAX, live: false }
+            Head { rank: u128::MAX, live: false }
         };
     }
 

@@ -1,8 +1,13 @@
 //! Doubles for the tests of the read path: vector-backed children that can fail, a small
 //! generator of numbers, and a walk that checks an [`InternalIter`] beside a sorted vector.
 
-use crate::key::{Comparator, internal_key};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::key::{Comparator, Kind, internal_key};
 use crate::read::internal::InternalIter;
+use crate::types::FileNumber;
+use crate::version::{Level, TableFile, TableMeta, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// SplitMix64: the same seed, the same numbers.
@@ -143,4 +148,41 @@ pub(crate) fn walk(iter: &mut dyn InternalIter, model: &[Entry], steps: usize, r
         }
     }
     turns
+}
+
+/// A level made of these tables, and their entries by file number.
+pub(crate) fn level_of(tables: &[Vec<Entry>]) -> (Arc<Level>, HashMap<u64, Vec<Entry>>) {
+    let c = Comparator::Bytewise;
+    let mut contents = HashMap::new();
+    let mut added = Vec::new();
+    for (i, table) in tables.iter().enumerate() {
+        let number = i as u64 + 1;
+        let meta = TableMeta {
+            number: FileNumber(number),
+            smallest: table.first().expect("not empty").0.clone(),
+            largest: table.last().expect("not empty").0.clone(),
+            ..TableMeta::default()
+        };
+        added.push((1, TableFile::new(&c, meta)));
+        contents.insert(number, table.clone());
+    }
+    let version = Version::empty(c).apply(&[], &added).expect("disjoint tables");
+    (Arc::clone(version.level(1)), contents)
+}
+
+/// Sorted entries cut into tables between user keys.
+pub(crate) fn random_tables(rng: &mut Rng) -> Vec<Vec<Entry>> {
+    let mut tables: Vec<Vec<Entry>> = Vec::new();
+    for key in b'b'..b'h' {
+        let mut seqnos: Vec<u64> = (0..rng.below(4)).map(|_| rng.below(25)).collect();
+        seqnos.sort_unstable_by(|a, b| b.cmp(a));
+        seqnos.dedup();
+        let versions: Vec<Entry> = seqnos.iter().map(|&s| entry(&[key], s, Kind::Put as u8)).collect();
+        match tables.last_mut() {
+            _ if versions.is_empty() => {}
+            Some(last) if rng.below(2) == 0 => last.extend(versions),
+            _ => tables.push(versions),
+        }
+    }
+    tables
 }

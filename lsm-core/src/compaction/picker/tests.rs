@@ -131,6 +131,41 @@ fn picks_on_hand_made_versions() {
 }
 
 #[test]
+fn an_intra_l0_output_takes_its_newest_inputs_epoch() {
+    let runs: String =
+        (1..=6).map(|e| format!("L0 {e}: a-z 64{}\n", if e == 1 { " busy" } else { "" })).collect();
+    let plan = pick(&version(&runs), &Strategy::leveled()).expect("L0 is due");
+    assert_eq!((plan.reason, plan.output_epoch), (Reason::IntraL0, Some(6)));
+    assert!(plan.drop_below().may_exist(b"k"), "the oldest run stays below");
+}
+
+#[test]
+fn a_rewrite_waits_for_a_move_into_a_gap_between_its_inputs() {
+    let v = version("L5: m-n 64 busy\nL6: a-c 64 x-z 64");
+    let pick = |lo: &[u8]| pick_range(&v, &Strategy::leveled(), Some(lo), None, Some(6), true);
+    assert!(matches!(pick(b"a"), RangePick::Busy));
+    // The other way round: no move into the span of a running rewrite.
+    let v = version("L5: m-n 300\nL6: a-c 64 x-z 64");
+    assert_eq!(shown(&super::pick(&v, &Strategy::leveled())), "LevelSaturation move L5:1 -> L6");
+    for file in v.level(6).iter() {
+        assert!(file.try_claim(Claim { job: 4, output_level: 6 }));
+    }
+    assert_eq!(shown(&super::pick(&v, &Strategy::leveled())), "none");
+}
+
+#[test]
+fn tables_of_tombstones_are_not_parked_at_the_bottom() {
+    let file = |deletes| {
+        let v = version("L5: m-n 300");
+        let meta = TableMeta { number: FileNumber(9), deletes, ..v.level(5)[0].meta().clone() };
+        let file = TableFile::new(v.comparator(), meta);
+        pick(&v.apply(&[(5, FileNumber(1))], &[(5, file)]).expect("replaced"), &Strategy::leveled())
+    };
+    assert_eq!(shown(&file(10)), "LevelSaturation move L5:9 -> L6");
+    assert_eq!(shown(&file(90)), "LevelSaturation L5:9 -> L6");
+}
+
+#[test]
 fn movements_choose_their_file() {
     let text = "L5: a-c 300 d-f 300 g-i 300\nL6: a-c 100 d-f 200 g-i 900";
     let v = version(text);
@@ -444,7 +479,7 @@ fn simulation_keeps_recency_and_levels() {
                     sim.flush(keys);
                 }
                 4..7 => drop(sim.start()),
-                7 if rng.below(8) == 0 => {
+                7 if rng.below(3) == 0 => {
                     let lo = rng.below(400) as u16;
                     let hi = lo + rng.below(60) as u16;
                     let (lo, hi) = (lo.to_be_bytes(), hi.to_be_bytes());

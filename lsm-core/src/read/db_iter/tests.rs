@@ -1,8 +1,11 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::*;
+use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
-use crate::read::testing::{Entry, Rng, VecIter, entry};
+use crate::read::testing::{Entry, Rng, VecIter, entry, level_of, random_tables};
+use crate::version::TableFile;
 
 type Merged = DbIter<MergingIter<VecIter>>;
 
@@ -270,4 +273,56 @@ fn one_version_a_key_is_stepped_not_sought() {
     }
     assert_eq!(seen, 500);
     assert_eq!(iter.stats(), IterStats::default());
+}
+
+/// The whole stack: a memtable and two levels whose tables are pruned by the bounds, so that
+/// children end where a bound stopped them (B001).
+#[test]
+fn b001_random_walk_over_levels_pruned_by_bounds() {
+    let mut rng = Rng(5);
+    let (mut shown, mut turns) = (0, 0);
+    for _ in 0..150 {
+        let bump = |e: &Entry, by: u64| entry(user_key(&e.0), seqno_of(&e.0) + by, kind_byte_of(&e.0));
+        let memtable: Vec<Entry> = random_tables(&mut rng).concat().iter().map(|e| bump(e, 100)).collect();
+        let upper_level: Vec<Vec<Entry>> =
+            random_tables(&mut rng).iter().map(|t| t.iter().map(|e| bump(e, 50)).collect()).collect();
+        let lower_level = random_tables(&mut rng);
+        let mut bound = || (rng.below(3) > 0).then(|| vec![b'a' + rng.below(8) as u8]);
+        let (lower, upper) = (bound(), bound());
+        let (lower, upper) = (lower.as_deref(), upper.as_deref());
+        let all: Vec<Entry> = [&memtable, &upper_level.concat(), &lower_level.concat()]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
+        let snapshot = rng.below(130);
+        let model = oracle(&all, snapshot, lower, upper);
+        let mut children: Vec<Box<dyn InternalIter>> = vec![Box::new(VecIter::new(memtable))];
+        for tables in [upper_level, lower_level] {
+            let (level, contents) = level_of(&tables);
+            let open = move |f: &Arc<TableFile>| Ok(VecIter::new(contents[&f.number().0].clone()));
+            children.push(Box::new(LevelIter::new(Comparator::Bytewise, level, lower, upper, open)));
+        }
+        let merge = MergingIter::new(Comparator::Bytewise, children);
+        let mut iter = DbIter::new(merge, Comparator::Bytewise, snapshot, lower, upper);
+        let (mut at, mut forward): (Option<usize>, bool) = (None, true);
+        for _ in 0..300 {
+            let action = rng.below(8);
+            match action {
+                0 => iter.seek_to_first().map(|()| at = (!model.is_empty()).then_some(0)),
+                1 => iter.seek_to_last().map(|()| at = model.len().checked_sub(1)),
+                n if n % 2 == 0 => iter.next().map(|()| at = at.map(|i| i + 1).filter(|&i| i < model.len())),
+                _ => iter.prev().map(|()| at = at.and_then(|i| i.checked_sub(1))),
+            }
+            .expect("no fault");
+            turns += usize::from((action.is_multiple_of(2)) != forward && at.is_some());
+            forward = action.is_multiple_of(2);
+            assert_eq!(iter.valid(), at.is_some());
+            if let Some(at) = at {
+                shown += 1;
+                assert_eq!((iter.key(), iter.value()), (&model[at].0[..], &model[at].1[..]));
+            }
+        }
+    }
+    assert!(shown > 5_000 && turns > 3_000, "{shown} keys shown, {turns} turns");
 }

@@ -116,3 +116,24 @@ fn no_children_and_empty_children_are_empty() {
         assert!(!iter.valid());
     }
 }
+
+#[test]
+fn wide_prefixes_never_contradict_the_order() {
+    let mut rng = Rng(17);
+    let mut decided = 0;
+    for comparator in [Comparator::Bytewise, Comparator::ReverseBytewise] {
+        for _ in 0..4000 {
+            let mut key =
+                || (0..rng.below(20)).map(|i| if i < 7 { b'u' } else { rng.below(3) as u8 }).collect();
+            let (a, b): (Vec<u8>, Vec<u8>) = (key(), key());
+            match wide_prefix(&comparator, &a).cmp(&wide_prefix(&comparator, &b)) {
+                Ordering::Equal => {}
+                unequal => {
+                    decided += 1;
+                    assert_eq!(unequal, comparator.compare(&a, &b), "{a:?} {b:?}");
+                }
+            }
+        }
+    }
+    assert!(decided > 4000);
+}
