@@ -1,5 +1,5 @@
 //! Memtable micro-benchmark: nanoseconds per operation at 500,000 entries of 16-byte keys and
-//! 100-byte values, beside a skiplist and a locked `BTreeMap` for orientation.
+//! 100-byte values (processor time of a thread, since machines are shared), beside a skiplist and a locked `BTreeMap` for orientation.
 //!
 //! `cargo run --release -p dialsm-core --example memtable_bench [entries]`
 
@@ -15,6 +15,12 @@ use dialsm_core::read::internal::InternalIter;
 use dialsm_core::types::SEQNO_MAX;
 
 type Key = [u8; 16];
+
+/// The memtable's figures are the best of this many rounds: other work on the machine only adds.
+const ROUNDS: usize = 5;
+
+/// Whole scans in a round: the processor's clock ticks in milliseconds.
+const SCANS: u64 = 5;
 
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -48,19 +54,48 @@ fn decimal(i: u64) -> Key {
     text.as_bytes().try_into().expect("16 bytes")
 }
 
-/// Runs `work(i)` for all numbers, dealt to `threads`; nanoseconds per operation of wall time.
-fn timed(count: u64, threads: u64, work: impl Fn(u64) + Sync) -> f64 {
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let work = &work;
-            scope.spawn(move || (thread..count).step_by(threads as usize).for_each(work));
-        }
-    });
-    start.elapsed().as_nanos() as f64 / count as f64
+/// Nanoseconds of processor time that this thread has had, where the system tells.
+fn processor_ns() -> Option<u64> {
+    std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
-fn memtable(keys: &[Key], threads: u64) {
+/// Nanoseconds of processor time that `work` takes, on this thread; else of wall time.
+fn measure(work: impl FnOnce()) -> u64 {
+    let (wall, processor) = (Instant::now(), processor_ns());
+    work();
+    match (processor, processor_ns()) {
+        (Some(before), Some(after)) => after - before,
+        _ => wall.elapsed().as_nanos() as u64,
+    }
+}
+
+/// Runs `work(i)` for all numbers, dealt to `threads`; nanoseconds per operation of a thread.
+fn timed(count: u64, threads: u64, work: impl Fn(u64) + Sync) -> f64 {
+    let total: u64 = std::thread::scope(|scope| {
+        let spawn = |thread| {
+            let work = &work;
+            let numbers = (thread..count).step_by(threads as usize);
+            scope.spawn(move || measure(|| numbers.for_each(work)))
+        };
+        let workers: Vec<_> = (0..threads).map(spawn).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panics")).sum()
+    });
+    total as f64 / count as f64
+}
+
+fn scan_all(table: &Arc<Memtable>) {
+    let mut iter = table.iter();
+    let mut sum = 0;
+    iter.seek_to_first().expect("memory does not fail");
+    while iter.valid() {
+        sum += iter.key().len() + usize::from(iter.value()[99]);
+        iter.next().expect("memory does not fail");
+    }
+    black_box(sum);
+}
+
+/// Insert, get, scan: nanoseconds per operation; and bytes per entry.
+fn memtable_round(keys: &[Key], threads: u64) -> [f64; 4] {
     let value = [7u8; 100];
     let count = keys.len() as u64;
     let table = Arc::new(Memtable::new(Comparator::Bytewise));
@@ -70,17 +105,18 @@ fn memtable(keys: &[Key], threads: u64) {
         let at = mix(i) % count;
         assert!(table.get(&keys[at as usize], SEQNO_MAX).is_some());
     });
-    let start = Instant::now();
-    let mut iter = table.iter();
-    let mut sum = 0;
-    iter.seek_to_first().expect("memory does not fail");
-    while iter.valid() {
-        sum += iter.key().len() + usize::from(iter.value()[99]);
-        iter.next().expect("memory does not fail");
-    }
-    black_box(sum);
-    let scan = start.elapsed().as_nanos() as f64 / count as f64;
+    let scan = measure(|| (0..SCANS).for_each(|_| scan_all(&table))) as f64 / (count * SCANS) as f64;
     let bytes = table.bytes_used() as f64 / count as f64;
+    [insert, get, scan, bytes]
+}
+
+fn memtable(keys: &[Key], threads: u64) {
+    let mut best = memtable_round(keys, threads);
+    for _ in 1..ROUNDS {
+        let round = memtable_round(keys, threads);
+        (0..best.len()).for_each(|i| best[i] = best[i].min(round[i]));
+    }
+    let [insert, get, scan, bytes] = best;
     println!(
         "  memtable  {threads} threads: insert {insert:6.0}  get {get:6.0}  scan {scan:5.1}  ({bytes:.0} B/entry)"
     );
@@ -124,7 +160,7 @@ fn main() {
         ("user<digits>", decimal),
     ];
     for (name, key_of) in shapes {
-        println!("{name}, {count} entries, ns/op of wall time");
+        println!("{name}, {count} entries, ns/op of one thread");
         let keys: Vec<Key> = (0..count).map(key_of).collect();
         for threads in [1, 2] {
             memtable(&keys, threads);

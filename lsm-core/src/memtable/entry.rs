@@ -24,8 +24,7 @@ use crate::key::{self, Comparator, KEY_BYTES_MAX, TRAILER_BYTES, VALUE_BYTES_MAX
 /// Alignment that [`EntryRef::write`] needs of its arena.
 pub(super) const ENTRY_ALIGN: usize = 4;
 const LENGTHS_BYTES: usize = 8;
-const _: () =
-    assert!(VALUE_BYTES_MAX <= u32::MAX as usize && KEY_BYTES_MAX + TRAILER_BYTES <= u32::MAX as usize);
+const _: () = assert!(VALUE_BYTES_MAX + KEY_BYTES_MAX + TRAILER_BYTES <= u32::MAX as usize);
 
 /// A pointer to an entry that is wholly written and lives for `'a`.
 #[derive(Clone, Copy)]

@@ -43,6 +43,8 @@ pub(super) const LEAF_SLOTS: usize = 32;
 pub(super) const INNER_SLOTS: usize = 64;
 /// A node's words are made anew when its keys are found to share at least this many bytes more.
 const SKIP_STEP_BYTES: usize = 4;
+/// No more shared bytes than this are looked for, since that is done under the lock.
+const SKIP_BYTES_MAX: usize = 1024;
 /// How often a waiting thread looks again before it gives up the processor.
 const SPINS_MAX: u32 = 64;
 
@@ -348,7 +350,8 @@ fn refresh_skip<const N: usize>(head: &Head, slots: &Slots<N>, from: usize, orde
     if matches!(order, Comparator::Custom(_)) {
         return;
     }
-    let shared = lo.user_key().iter().zip(hi.user_key()).take_while(|(a, b)| a == b).count();
+    let pairs = lo.user_key().iter().zip(hi.user_key()).take(SKIP_BYTES_MAX);
+    let shared = pairs.take_while(|(a, b)| a == b).count();
     let skip = head.skip.load(Ordering::Relaxed) as usize;
     if shared >= skip + SKIP_STEP_BYTES {
         head.skip.store(shared as u32, Ordering::Relaxed);

@@ -199,7 +199,7 @@ fn model_of_adversarial_keys_under_every_comparator() {
         let table = Arc::new(Memtable::new(order.clone()));
         let mut model = Model::new();
         let (mut repeats, mut hits, mut misses, mut steps, mut huge) = (0, 0, 0, 0, 0);
-        for round in 0..scaled(12_000, 250) {
+        for round in 0..scaled(12_000, 160) {
             let key = adversarial_key(&mut random);
             let seqno = random.below(200) as u64;
             match random.below(4) {
@@ -222,15 +222,15 @@ fn model_of_adversarial_keys_under_every_comparator() {
         }
         check_scans(&table, &model);
         check_counters(&table, &model);
-        assert!(model.len() > scaled(3000, 80) && repeats > scaled(50, 0), "{} {repeats}", model.len());
-        assert!(hits > scaled(500, 5) && misses > scaled(300, 5) && steps > scaled(10_000, 100));
-        assert!(huge > scaled(10, 0), "{huge}");
+        assert!(model.len() > scaled(3000, 50) && repeats >= scaled(50, 0), "{} {repeats}", model.len());
+        assert!(hits > scaled(500, 2) && misses > scaled(300, 2) && steps > scaled(10_000, 50));
+        assert!(huge >= scaled(10, 0), "{huge}");
     }
 }
 
 #[test]
 fn model_of_orders_that_split_at_the_ends_and_in_the_middle() {
-    let count = scaled(9000, 300) as u64;
+    let count = scaled(9000, 100) as u64;
     let orders: [fn(u64, u64) -> u64; 4] = [
         |i, _| i,
         |i, count| count - i,
@@ -261,7 +261,7 @@ fn model_of_orders_that_split_at_the_ends_and_in_the_middle() {
 #[test]
 fn many_versions_of_one_key_span_leaves() {
     let table = Memtable::new(Comparator::Bytewise);
-    let count = scaled(5000, 300) as u64;
+    let count = scaled(5000, 120) as u64;
     let mut random = Random(3);
     let mut seqnos: Vec<u64> = (0..count).map(|i| i * 2 + 10).collect();
     for i in (1..seqnos.len()).rev() {
