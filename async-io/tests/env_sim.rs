@@ -282,3 +282,33 @@ fn a_notify_without_switching_lets_the_caller_go_on() {
         });
     }
 }
+
+#[test]
+fn calls_on_files_can_be_scheduling_points() {
+    let orders = |at_io: bool| {
+        let mut orders = BTreeSet::new();
+        for seed in 0..40 {
+            let env = SimEnv::new(seed);
+            env.sim_fs().set_tracing(true);
+            if at_io {
+                env.switch_at_io();
+            }
+            env.run(|| {
+                let writer = |name: &'static str| {
+                    let fs = Arc::clone(env.fs());
+                    move || {
+                        let file = fs.create(Path::new(name)).unwrap();
+                        file.write_at(b"x", 0).unwrap();
+                        file.sync_data().unwrap();
+                    }
+                };
+                let jobs = ["/a", "/b"].map(|name| env.spawn(name, Box::new(writer(name))).unwrap());
+                jobs.into_iter().for_each(|job| job.join());
+            });
+            orders.insert(env.sim_fs().trace().iter().map(|c| c.thread.clone()).collect::<Vec<_>>());
+        }
+        orders.len()
+    };
+    assert_eq!(orders(false), 2, "one writer after the other");
+    assert!(orders(true) >= 8, "only {} orders", orders(true));
+}

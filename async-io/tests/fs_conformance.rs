@@ -96,6 +96,7 @@ fn offsets_past_the_end_of_the_world_are_errors() {
             let error = file.write_at(b"abc", offset).unwrap_err();
             assert!(error.offset().is_some() && error.path().is_some(), "{error}");
         }
+        assert_eq!(file.read_at(&mut [0], u64::MAX).unwrap_err().offset(), Some(u64::MAX));
         assert!(file.set_len(u64::MAX).is_err());
         assert_eq!(file.len().unwrap(), 0);
     });

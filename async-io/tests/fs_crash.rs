@@ -192,6 +192,26 @@ fn a_rename_is_whole_or_not_at_all() {
 }
 
 #[test]
+fn an_operation_never_survives_without_the_one_it_builds_on() {
+    let fs = with_synced_file(b"old");
+    let x = fs.create(p("/x")).unwrap();
+    x.write_at(b"new", 0).unwrap();
+    x.sync_data().unwrap();
+    fs.sync_dir(p("/")).unwrap();
+    fs.rename(p("/x"), p("/a")).unwrap();
+    fs.rename(p("/a"), p("/b")).unwrap();
+    let mut seen = BTreeSet::new();
+    for seed in 0..200 {
+        let image = fs.crash_image(CrashPolicy::Random(seed));
+        let names = image.list(p("/")).unwrap().into_iter();
+        let state = names.map(|n| format!("{n}={}", String::from_utf8(bytes(&image, &n).unwrap()).unwrap()));
+        seen.insert(state.collect::<Vec<_>>().join(" "));
+    }
+    let legal = ["a=old x=new", "a=new", "b=new"].map(str::to_owned);
+    assert_eq!(seen, BTreeSet::from(legal));
+}
+
+#[test]
 fn a_rename_between_directories_never_loses_the_file() {
     let fs = with_synced_file(b"precious");
     fs.create_dir_all(p("/d")).unwrap();
@@ -380,16 +400,16 @@ fn a_hook_can_cut_the_power_before_every_call() {
     let fs = SimFs::new(0);
     let images = Arc::new(Mutex::new(Vec::new()));
     let (weak, taken) = (Arc::downgrade(&fs), Arc::clone(&images));
-    fs.set_call_hook(Some(Arc::new(move |_call| {
+    fs.add_call_hook(Arc::new(move |_call| {
         let fs = weak.upgrade().expect("the hook is called by it");
         taken.lock().push(fs.crash_image(CrashPolicy::DropUnsynced));
-    })));
+    }));
     let file = fs.create(p("/a")).unwrap();
     file.write_at(b"abc", 0).unwrap();
     fs.sync_dir(p("/")).unwrap();
     file.sync_data().unwrap();
     fs.list(p("/")).unwrap();
-    fs.set_call_hook(None);
+    fs.clear_call_hooks();
     fs.list(p("/")).unwrap();
     let found: Vec<_> = images.lock().iter().map(|image| bytes(image, "/a")).collect();
     assert_eq!(found, [None, None, None, Some(vec![]), Some(b"abc".to_vec())]);

@@ -34,6 +34,7 @@ mod obsolete;
 mod open;
 pub mod options;
 mod properties;
+mod prefetch;
 pub mod read;
 mod recovery;
 pub mod slice;

@@ -6,7 +6,7 @@
 //! be ordinary ones: at each of those a simulation may let another thread go on, which would then
 //! block on the lock outside the simulation's sight.
 //!
-//! Modules: `os` and `event` (the real thing), `signals`, `sim` (one thread at a time, by a seed).
+//! Modules: `os` and `event` (the real thing), `signals`, `fork`, `sim` (one thread at a time, by a seed).
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::fs::Fs;
 
 mod event;
+mod fork;
 pub mod os;
 mod signals;
 pub mod sim;

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::event::OsEvent;
+use super::fork::ForkGuard;
 use super::signals::SignalsBlocked;
 use super::{Env, Event, Job, JobHandle, Nanos};
 use crate::error::{Error, ErrorKind, Result};
@@ -27,7 +28,7 @@ pub type PanicHook = Arc<dyn Fn(&str, &str) + Send + Sync>;
 pub struct OsEnv {
     fs: Arc<dyn Fs>,
     origin: Instant,
-    pid: u32,
+    fork_guard: ForkGuard,
     panics: Arc<Panics>,
 }
 
@@ -46,7 +47,7 @@ impl OsEnv {
 
     /// An environment over `fs`, for instance one that injects faults.
     pub fn with_fs(fs: Arc<dyn Fs>) -> Arc<OsEnv> {
-        Arc::new(OsEnv { fs, origin: Instant::now(), pid: std::process::id(), panics: Arc::default() })
+        Arc::new(OsEnv { fs, origin: Instant::now(), fork_guard: ForkGuard::new(), panics: Arc::default() })
     }
 
     /// How many jobs ended in a panic.
@@ -146,7 +147,7 @@ impl Env for OsEnv {
     }
 
     fn check_fork(&self) -> Result<()> {
-        if std::process::id() == self.pid {
+        if self.fork_guard.is_same_process() {
             return Ok(());
         }
         Err(forked())

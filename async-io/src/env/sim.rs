@@ -3,8 +3,9 @@
 //! Threads are real, but one at a time runs, chosen by the seed at every wait, notify, sleep,
 //! yield, spawn and join; the clock is virtual; the file system is a [`SimFs`]. A test runs its
 //! own code inside [`SimEnv::run`], which makes its thread one of the simulation's. What is absent
-//! on purpose: files, locks and atomics are no scheduling points, so races within code that
-//! calls nothing of [`Env`] are not explored here (Miri and stress tests look there).
+//! on purpose: locks and atomics are no scheduling points, and calls on files only after
+//! [`SimEnv::switch_at_io`], so races within code that calls nothing of [`Env`] are not explored
+//! here (Miri and stress tests look there).
 
 mod sched;
 
@@ -92,6 +93,17 @@ impl SimEnv {
     /// Whether a notify lets another thread go on (the default), or only makes it ready.
     pub fn set_switch_at_notify(&self, on: bool) {
         self.scheduler.core().switch_at_notify = on;
+    }
+
+    /// Makes every call on the simulated file system a scheduling point, too, until its hooks are
+    /// cleared. More interleavings, but also the duty to hold no ordinary lock over such a call.
+    pub fn switch_at_io(&self) {
+        let scheduler = Arc::clone(&self.scheduler);
+        self.sim_fs.add_call_hook(Arc::new(move |_call| {
+            if scheduler.me().is_some() {
+                scheduler.switch(scheduler.core(), "io", Wait::Turn);
+            }
+        }));
     }
 
     /// Starts (with an empty one) or ends the recording of the schedule.

@@ -15,8 +15,6 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 use super::ticket::run_now;
 use super::{Access, Advice, File, FileLock, Fs, LockMode, Op, Ticket};
 use crate::error::{Error, Result};
@@ -32,12 +30,13 @@ impl OsFs {
     }
 }
 
-/// Runs a call again as long as a signal interrupts it.
-fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+/// Runs a call again as long as a signal interrupts it. Calls on names are interrupted on network
+/// and user-space file systems only, before they had an effect.
+fn retry<T, E: Into<io::Error>>(mut call: impl FnMut() -> std::result::Result<T, E>) -> io::Result<T> {
     loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other.map_err(io::Error::from),
+        match call().map_err(E::into) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
         }
     }
 }
@@ -55,30 +54,30 @@ impl Fs for OsFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        std::fs::rename(from, to).map_err(|e| Error::io(&e, "rename", from))
+        retry(|| std::fs::rename(from, to)).map_err(|e| Error::io(&e, "rename", from))
     }
 
     fn unlink(&self, path: &Path) -> Result<()> {
-        std::fs::remove_file(path).map_err(|e| Error::io(&e, "unlink", path))
+        retry(|| std::fs::remove_file(path)).map_err(|e| Error::io(&e, "unlink", path))
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
-        std::fs::hard_link(from, to).map_err(|e| Error::io(&e, "hard link", from))
+        retry(|| std::fs::hard_link(from, to)).map_err(|e| Error::io(&e, "hard link", from))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let made = retry(|| DirBuilder::new().recursive(true).mode(0o700).create(path));
         made.map_err(|e| Error::io(&e, "create directory", path))
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
-        std::fs::remove_dir(path).map_err(|e| Error::io(&e, "remove directory", path))
+        retry(|| std::fs::remove_dir(path)).map_err(|e| Error::io(&e, "remove directory", path))
     }
 
     fn list(&self, path: &Path) -> Result<Vec<String>> {
         let failed = |e: io::Error| Error::io(&e, "list", path);
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(failed)? {
+        for entry in retry(|| std::fs::read_dir(path)).map_err(failed)? {
             // All names of ours are UTF-8. One that is not belongs to somebody else, and a lossy
             // copy of it could be taken for another file.
             names.extend(entry.map_err(failed)?.file_name().into_string().ok());
@@ -88,7 +87,7 @@ impl Fs for OsFs {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        match std::fs::symlink_metadata(path) {
+        match retry(|| std::fs::symlink_metadata(path)) {
             Ok(_) => Ok(true),
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => Ok(false),
             Err(e) => Err(Error::io(&e, "look up", path)),
@@ -189,7 +188,7 @@ impl File for OsFile {
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.file.metadata().map_err(|e| self.failed(&e, "length"))?.len())
+        Ok(retry(|| self.file.metadata()).map_err(|e| self.failed(&e, "length"))?.len())
     }
 
     fn advise(&self, advice: Advice) {

@@ -61,7 +61,7 @@ struct State {
     capacity: u64,
     locks: BTreeMap<u64, Held>,
     trace: Option<Vec<Call>>,
-    hook: Option<CallHook>,
+    hooks: Vec<CallHook>,
     is_off: bool,
 }
 
@@ -126,7 +126,7 @@ impl SimFs {
     ) -> Arc<SimFs> {
         let locks = BTreeMap::new();
         let state =
-            State { seed, names, files_made, capacity, locks, trace: None, hook: None, is_off: false };
+            State { seed, names, files_made, capacity, locks, trace: None, hooks: Vec::new(), is_off: false };
         let is_watched = AtomicBool::new(false);
         Arc::new(SimFs { shared: Arc::new(Shared { state: Mutex::new(state), used, is_watched }) })
     }
@@ -180,21 +180,28 @@ impl SimFs {
         }
     }
 
-    /// Sets who is told of each call before it takes effect: the place to take crash images from,
-    /// or to yield. Calls made by the hook itself are told to it again.
-    pub fn set_call_hook(&self, hook: Option<CallHook>) {
+    /// Adds somebody to tell of each call before it takes effect: the place to take crash images
+    /// from, or to let other threads go on. Calls made by a hook are told to the hooks again.
+    pub fn add_call_hook(&self, hook: CallHook) {
         let mut state = self.shared.state.lock();
-        state.hook = hook;
+        state.hooks.push(hook);
+        self.shared.set_watched(&state);
+    }
+
+    /// Removes all hooks.
+    pub fn clear_call_hooks(&self) {
+        let mut state = self.shared.state.lock();
+        state.hooks.clear();
         self.shared.set_watched(&state);
     }
 }
 
 impl Shared {
     fn set_watched(&self, state: &State) {
-        self.is_watched.store(state.trace.is_some() || state.hook.is_some(), Ordering::Release);
+        self.is_watched.store(state.trace.is_some() || !state.hooks.is_empty(), Ordering::Release);
     }
 
-    /// Runs one call: hook, effect, trace.
+    /// Runs one call: hooks, effect, trace.
     fn perform<T>(
         &self,
         about: &About<'_>,
@@ -202,10 +209,9 @@ impl Shared {
     ) -> Result<T> {
         let call = self.is_watched.load(Ordering::Acquire).then(|| about.call());
         if let Some(call) = &call {
-            let hook = self.state.lock().hook.clone();
-            if let Some(hook) = hook {
-                hook(call);
-            }
+            // Cloned out, because a hook may call back.
+            let hooks = self.state.lock().hooks.clone();
+            hooks.iter().for_each(|hook| hook(call));
         }
         let mut state = self.state.lock();
         let outcome = if state.is_off { Err(libc::EIO) } else { effect(&mut state) };
@@ -373,7 +379,12 @@ impl File for SimFile {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let about = self.about(OpKind::Read, "read", offset, buf.len() as u64);
-        self.shared.perform(&about, |_| Ok(self.claim.inode.bytes.lock().live().read(buf, offset)))
+        self.shared.perform(&about, |_| {
+            if offset > OFFSET_MAX {
+                return Err(libc::EINVAL);
+            }
+            Ok(self.claim.inode.bytes.lock().live().read(buf, offset))
+        })
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {

@@ -1,2 +1,14 @@
-//! Compaction: what to merge next (`picker`, a pure function over a version and a `strategy`),
-//! and which entries of the merge go on (`visibility`).
+//! Compaction: what to merge next (`picker`, a pure function over a version and a `strategy`;
+//! C1), and which entries of the merge go on (`visibility`; C4).
+
+pub mod debt;
+pub mod picker;
+pub mod plan;
+pub mod strategy;
+pub mod visibility;
+
+pub use debt::{LevelTargets, pending_compaction_bytes};
+pub use picker::{RangePick, pick, pick_range};
+pub use plan::{DropBelow, KeyHull, LevelInputs, Plan, Reason};
+pub use strategy::Strategy;
+pub use visibility::{CompactionIter, DropCounts};

@@ -242,6 +242,10 @@ impl<I: InternalIter> DbIter<I> {
     /// # Errors
     /// As [`DbIter::seek_to_first`].
     #[inline]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a cursor that is read in place and can fail is no Iterator"
+    )]
     pub fn next(&mut self) -> Result<()> {
         match &self.state {
             State::Forward => self.guarded(|this| {

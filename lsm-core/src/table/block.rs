@@ -1,15 +1,22 @@
 //! Raw blocks: sorted entries with prefix-compressed keys and restart points.
 //!
 //! ```text
-//! block   = entry* | restart offset u32 * n | n u32          n >= 1
-//! entry   = shared varint | suffix length varint | value length varint
-//!         | suffix of the user key | trailer 8 bytes | value
+//! block   = values | keys | restart * n | offset of keys u32 | n u32          n >= 1
+//! values  = the entries' values, end to end
+//! keys    = (shared varint | suffix length varint | value length varint
+//!           | suffix of the user key | trailer 8 bytes) *
+//! restart = offset in keys u32 | offset in values u32
 //! ```
 //! `shared` is the exact length of the user key's common prefix with the one before, except at a
 //! restart point, where it is 0 and the key stands whole. Its exactness is an invariant of the
 //! format: [`Block::find`] decides most entries of a scan from `shared` alone, without looking at
 //! the key. The trailer (sequence and kind) is not shared: it seldom could be, and so a look-up
 //! compares user keys only.
+//!
+//! Keys stand apart from values because a look-up in a large cache pays for each cache line it
+//! touches first: the keys of a 4 KiB block of 100-byte values fill some ten lines that follow
+//! each other, with the restarts right behind, and all of them can be asked for at once (see
+//! `Block::clone`). Between values, each key would be a miss of its own.
 //!
 //! Used for data blocks, index partitions and top-level indexes. Where an entry is cut off or a
 //! length leads out of the block, reading it gives `Corruption` at the block's file offset.
@@ -20,7 +27,11 @@ use std::sync::Arc;
 
 use crate::coding;
 use crate::key::{self, Comparator, TRAILER_BYTES};
+use crate::prefetch::prefetch;
 use crate::{Error, Result, Slice};
+
+/// Lines of keys asked for at once: about what a processor can wait for at a time.
+const PREFETCH_LINES_MAX: usize = 10;
 
 /// Values longer than this are shared with their block instead of copied.
 const SHARE_BYTES_MIN: usize = 1024;
@@ -45,16 +56,17 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 
 /// Builds one raw block after another in the same memory.
 pub(crate) struct BlockBuilder {
-    buf: Vec<u8>,
-    restarts: Vec<u32>,
+    values: Vec<u8>,
+    keys: Vec<u8>,
+    restarts: Vec<(u32, u32)>,
     interval: usize,
     since_restart: usize,
 }
 
 impl BlockBuilder {
     pub(crate) fn new(interval: usize, block_bytes: usize) -> BlockBuilder {
-        let buf = Vec::with_capacity(block_bytes + block_bytes / 4);
-        BlockBuilder { buf, restarts: Vec::new(), interval, since_restart: interval }
+        let values = Vec::with_capacity(block_bytes + block_bytes / 4);
+        BlockBuilder { values, keys: Vec::new(), restarts: Vec::new(), interval, since_restart: interval }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -64,7 +76,7 @@ impl BlockBuilder {
     /// Bytes of the block if it were finished now.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.buf.len() + 4 * self.restarts.len() + 4
+        self.values.len() + self.keys.len() + 8 * self.restarts.len() + 8
     }
 
     /// Adds all of an entry but its value's bytes. `shared` is the exact common prefix of this
@@ -73,77 +85,77 @@ impl BlockBuilder {
     pub(crate) fn add_key(&mut self, internal: &[u8], shared: usize, value_len: usize) {
         let mut shared = shared;
         if self.since_restart >= self.interval {
-            self.restarts.push(self.buf.len() as u32);
+            self.restarts.push((self.keys.len() as u32, self.values.len() as u32));
             self.since_restart = 0;
             shared = 0;
         }
         self.since_restart += 1;
         let suffix = internal.len() - TRAILER_BYTES - shared;
         if (shared | suffix | value_len) < 0x80 {
-            self.buf.extend_from_slice(&[shared as u8, suffix as u8, value_len as u8]);
+            self.keys.extend_from_slice(&[shared as u8, suffix as u8, value_len as u8]);
         } else {
-            coding::put_varint(&mut self.buf, shared as u64);
-            coding::put_varint(&mut self.buf, suffix as u64);
-            coding::put_varint(&mut self.buf, value_len as u64);
+            coding::put_varint(&mut self.keys, shared as u64);
+            coding::put_varint(&mut self.keys, suffix as u64);
+            coding::put_varint(&mut self.keys, value_len as u64);
         }
-        self.buf.extend_from_slice(&internal[shared..]);
+        self.keys.extend_from_slice(&internal[shared..]);
     }
 
     /// Adds an entry, as [`BlockBuilder::add_key`] does.
     #[inline]
     pub(crate) fn add(&mut self, internal: &[u8], shared: usize, value: &[u8]) {
         self.add_key(internal, shared, value.len());
-        self.buf.extend_from_slice(value);
+        self.values.extend_from_slice(value);
     }
 
-    /// The restart array as it will stand in the file.
-    pub(crate) fn tail(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4 * self.restarts.len() + 4);
-        self.put_tail(&mut out);
+    /// What follows the values of a block whose `value_bytes` bytes of them are kept elsewhere.
+    pub(crate) fn without_values(&self, value_bytes: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.put_rest(&mut out, value_bytes);
         out
     }
 
-    fn put_tail(&self, out: &mut Vec<u8>) {
-        for restart in &self.restarts {
-            out.extend_from_slice(&restart.to_le_bytes());
+    fn put_rest(&self, out: &mut Vec<u8>, value_bytes: usize) {
+        out.extend_from_slice(&self.keys);
+        for (key_at, value_at) in &self.restarts {
+            out.extend_from_slice(&key_at.to_le_bytes());
+            out.extend_from_slice(&value_at.to_le_bytes());
         }
+        out.extend_from_slice(&(value_bytes as u32).to_le_bytes());
         out.extend_from_slice(&(self.restarts.len() as u32).to_le_bytes());
-    }
-
-    /// The entries so far, without restart array.
-    pub(crate) fn entries(&self) -> &[u8] {
-        &self.buf
     }
 
     /// The whole raw block. [`BlockBuilder::clear`] starts the next.
     pub(crate) fn finish(&mut self) -> &[u8] {
-        let mut buf = std::mem::take(&mut self.buf);
-        self.put_tail(&mut buf);
-        self.buf = buf;
-        &self.buf
+        let mut values = std::mem::take(&mut self.values);
+        let value_bytes = values.len();
+        self.put_rest(&mut values, value_bytes);
+        self.values = values;
+        &self.values
     }
 
     pub(crate) fn clear(&mut self) {
-        self.buf.clear();
+        self.values.clear();
+        self.keys.clear();
         self.restarts.clear();
         self.since_restart = self.interval;
     }
 }
 
-/// Where the parts of an entry lie in its block.
+/// Where the parts of an entry's key lie among the keys.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     shared: usize,
     suffix: usize,
+    value_len: usize,
     key_at: usize,
-    value_at: usize,
     end: usize,
 }
 
-/// Decodes the entry at `at`; `None` if it is cut off or leads out of the block.
+/// Decodes the entry at `at`; `None` if it is cut off or leads out of the keys.
 #[inline]
-fn decode_entry(entries: &[u8], at: usize) -> Option<Entry> {
-    let rest = entries.get(at..)?;
+fn decode_entry(keys: &[u8], at: usize) -> Option<Entry> {
+    let rest = keys.get(at..)?;
     let (shared, suffix, value_len, head) = match rest.first_chunk::<3>() {
         Some(&[a, b, c]) if (a | b | c) < 0x80 => (a.into(), b.into(), c.into(), 3),
         _ => {
@@ -155,19 +167,39 @@ fn decode_entry(entries: &[u8], at: usize) -> Option<Entry> {
         }
     };
     let key_at = at + head;
-    let value_at = key_at + suffix + TRAILER_BYTES;
-    let end = value_at + value_len;
-    (end <= entries.len()).then_some(Entry { shared, suffix, key_at, value_at, end })
+    let end = key_at + suffix + TRAILER_BYTES;
+    (end <= keys.len()).then_some(Entry { shared, suffix, value_len, key_at, end })
+}
+
+/// Where a cursor stands: offsets among the keys and among the values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    key: usize,
+    value: usize,
 }
 
 /// A raw block in memory: a range of a shared buffer. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Block {
     owner: Arc<[u8]>,
     start: u32,
-    entries_len: u32,
+    values_len: u32,
+    keys_len: u32,
     restarts: u32,
     origin: u64,
+}
+
+impl Clone for Block {
+    /// Whoever takes a block out of the cache is about to search it, so its last lines (restarts,
+    /// keys) are asked for before the reference count's own line is waited for.
+    #[inline]
+    fn clone(&self) -> Block {
+        let from = self.start as usize + self.values_len as usize;
+        let restarts_at = from + self.keys_len as usize;
+        prefetch(&self.owner[restarts_at..], 1);
+        prefetch(&self.owner[from..restarts_at], PREFETCH_LINES_MAX);
+        Block { owner: self.owner.clone(), ..*self }
+    }
 }
 
 /// An entry found by [`Block::find`].
@@ -184,13 +216,14 @@ impl Block {
     pub(crate) fn new(owner: Arc<[u8]>, start: usize, len: usize, origin: u64) -> Result<Block> {
         let bad = || Error::corruption("a block has no valid restart array").at_offset(origin);
         let bytes = &owner[start..start + len];
-        let count = u32::from_le_bytes(*bytes.last_chunk::<4>().ok_or_else(bad)?);
-        let array = u64::from(count) * 4 + 4;
-        if count == 0 || array >= len as u64 || u32::try_from(start + len).is_err() {
+        let [a, b, c, d, count @ ..] = *bytes.last_chunk::<8>().ok_or_else(bad)?;
+        let (values_len, restarts) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(count));
+        let around_keys = u64::from(values_len) + u64::from(restarts) * 8 + 8;
+        if restarts == 0 || around_keys >= len as u64 || u32::try_from(start + len).is_err() {
             return Err(bad());
         }
-        let entries_len = (len as u64 - array) as u32;
-        Ok(Block { owner, start: start as u32, entries_len, restarts: count, origin })
+        let keys_len = (len as u64 - around_keys) as u32;
+        Ok(Block { owner, start: start as u32, values_len, keys_len, restarts, origin })
     }
 
     /// Bytes that the block keeps in memory.
@@ -204,8 +237,14 @@ impl Block {
     }
 
     #[inline]
-    fn entries(&self) -> &[u8] {
-        &self.owner[self.start as usize..(self.start + self.entries_len) as usize]
+    fn keys(&self) -> &[u8] {
+        let from = self.start as usize + self.values_len as usize;
+        &self.owner[from..from + self.keys_len as usize]
+    }
+
+    #[inline]
+    fn values(&self) -> &[u8] {
+        &self.owner[self.start as usize..self.start as usize + self.values_len as usize]
     }
 
     #[cold]
@@ -215,29 +254,39 @@ impl Block {
 
     #[inline]
     fn entry(&self, at: usize) -> Result<Entry> {
-        decode_entry(self.entries(), at).ok_or_else(|| self.corrupt("an entry leads out of its block"))
+        decode_entry(self.keys(), at).ok_or_else(|| self.corrupt("an entry leads out of its block"))
     }
 
-    /// The offset of restart point `i`, which exists.
+    /// The range of a value among the values.
     #[inline]
-    fn restart(&self, i: usize) -> usize {
-        let at = (self.start + self.entries_len) as usize + 4 * i;
-        u32::from_le_bytes(self.owner[at..at + 4].try_into().expect("4 bytes")) as usize
+    fn value_range(&self, at: usize, len: usize) -> Result<Range<usize>> {
+        match at + len <= self.values_len as usize {
+            true => Ok(at..at + len),
+            false => Err(self.corrupt("a value leads out of its block")),
+        }
+    }
+
+    /// Where restart point `i`, which exists, leads.
+    #[inline]
+    fn restart(&self, i: usize) -> Place {
+        let at = self.start as usize + self.values_len as usize + self.keys_len as usize + 8 * i;
+        let [a, b, c, d, value @ ..] = *self.owner[at..].first_chunk::<8>().expect("bounds were checked");
+        Place { key: u32::from_le_bytes([a, b, c, d]) as usize, value: u32::from_le_bytes(value) as usize }
     }
 
     /// The internal key at restart point `i`.
     #[inline]
     fn restart_key(&self, i: usize) -> Result<&[u8]> {
-        let entry = self.entry(self.restart(i))?;
+        let entry = self.entry(self.restart(i).key)?;
         match entry.shared {
-            0 => Ok(&self.entries()[entry.key_at..entry.value_at]),
+            0 => Ok(&self.keys()[entry.key_at..entry.end]),
             _ => Err(self.corrupt("a restart point has no whole key")),
         }
     }
 
-    /// The offset of the last restart point whose key is before the target, or of the first one.
+    /// The last restart point whose key is before the target, or the first one.
     #[inline]
-    fn restart_before(&self, cmp: &Comparator, user: &[u8], trailer: u64) -> Result<usize> {
+    fn restart_before(&self, cmp: &Comparator, user: &[u8], trailer: u64) -> Result<Place> {
         let (mut lo, mut hi) = (0, self.restarts as usize);
         while hi - lo > 1 {
             let mid = lo + (hi - lo) / 2;
@@ -268,12 +317,14 @@ impl Block {
     /// - `s < matched`: it moves on from bytes that agree with the target: after it. (Unless it is
     ///   a restart, where `s` is 0 whatever the truth.)
     /// - `s = matched`: the bytes from there on decide.
-    fn scan(&self, mut at: usize, user: &[u8], trailer: u64, reverse: bool) -> Result<Option<Hit>> {
-        let entries = self.entries();
-        let mut matched = 0;
-        while at < entries.len() {
+    fn scan(&self, from: Place, user: &[u8], trailer: u64, reverse: bool) -> Result<Option<Hit>> {
+        let keys = self.keys();
+        let (mut at, mut value_end, mut matched) = (from.key, from.value, 0);
+        while at < keys.len() {
             let entry = self.entry(at)?;
             at = entry.end;
+            let value_at = value_end;
+            value_end += entry.value_len;
             let shared = entry.shared;
             if shared > matched {
                 continue;
@@ -281,14 +332,15 @@ impl Block {
             if shared < matched && shared != 0 {
                 return Ok(None);
             }
-            let suffix = &entries[entry.key_at..entry.key_at + entry.suffix];
+            let suffix = &keys[entry.key_at..entry.key_at + entry.suffix];
             let wanted = &user[shared..];
             let n = common_prefix(suffix, wanted);
             let before = match (suffix.get(n), wanted.get(n)) {
                 (None, None) => {
-                    let own = trailer_at(entries, &entry);
+                    let own = key::trailer_of(&keys[..entry.end]);
                     if own <= trailer {
-                        return Ok(Some(Hit { trailer: own, value: entry.value_at..entry.end }));
+                        let value = self.value_range(value_at, entry.value_len)?;
+                        return Ok(Some(Hit { trailer: own, value }));
                     }
                     true
                 }
@@ -305,10 +357,10 @@ impl Block {
     }
 
     /// As `scan`, for an order that knows nothing of prefixes.
-    fn scan_custom(&self, cmp: &Comparator, at: usize, user: &[u8], trailer: u64) -> Result<Option<Hit>> {
+    fn scan_custom(&self, cmp: &Comparator, from: Place, user: &[u8], trailer: u64) -> Result<Option<Hit>> {
         let mut cursor = BlockCursor::default();
         cursor.enter(self.clone());
-        cursor.next_at = at;
+        cursor.rewind(from);
         while cursor.next()? {
             if compare(cmp, &cursor.key, user, trailer) != Ordering::Less {
                 let found = cmp.compare(key::user_key(&cursor.key), user) == Ordering::Equal;
@@ -321,18 +373,12 @@ impl Block {
 
     /// The value of a hit: the block itself where the value is long.
     pub(crate) fn into_value(self, hit: &Hit) -> Slice {
-        let value = &self.entries()[hit.value.clone()];
+        let value = &self.values()[hit.value.clone()];
         if value.len() <= 30 {
             return Slice::copy_of(value);
         }
         Slice::shared(self.owner, self.start as usize + hit.value.start, hit.value.len())
     }
-}
-
-#[inline]
-fn trailer_at(entries: &[u8], entry: &Entry) -> u64 {
-    let at = entry.value_at - TRAILER_BYTES;
-    u64::from_le_bytes(entries[at..entry.value_at].try_into().expect("8 bytes"))
 }
 
 /// Compares an internal key with a target in two parts.
@@ -347,8 +393,8 @@ pub(crate) struct BlockCursor {
     block: Option<Block>,
     key: Vec<u8>,
     value: Range<usize>,
-    at: usize,
-    next_at: usize,
+    at: Place,
+    next_at: Place,
     valid: bool,
     back: Back,
 }
@@ -363,7 +409,8 @@ struct Back {
 }
 
 struct BackEntry {
-    at: usize,
+    at: Place,
+    next_at: Place,
     key: Range<usize>,
     value: Range<usize>,
 }
@@ -372,7 +419,7 @@ impl BlockCursor {
     /// Puts the cursor before the first entry of `block`.
     pub(crate) fn enter(&mut self, block: Block) {
         self.block = Some(block);
-        self.rewind(0);
+        self.rewind(Place::default());
     }
 
     /// Takes the block out; the cursor is not valid after.
@@ -381,7 +428,7 @@ impl BlockCursor {
         self.block.take()
     }
 
-    fn rewind(&mut self, restart: usize) {
+    fn rewind(&mut self, restart: Place) {
         self.valid = false;
         self.key.clear();
         self.next_at = restart;
@@ -402,7 +449,7 @@ impl BlockCursor {
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         debug_assert!(self.valid);
-        self.block.as_ref().map_or(&[], |b| &b.entries()[self.value.clone()])
+        self.block.as_ref().map_or(&[], |b| &b.values()[self.value.clone()])
     }
 
     /// The value as a slice: shares the block where the value is long and most of what it would
@@ -423,19 +470,19 @@ impl BlockCursor {
         self.valid = false;
         self.back.left = 0;
         let Some(block) = &self.block else { return Ok(false) };
-        let entries = block.entries();
-        if self.next_at >= entries.len() {
+        let keys = block.keys();
+        if self.next_at.key >= keys.len() {
             return Ok(false);
         }
-        let entry = block.entry(self.next_at)?;
+        let entry = block.entry(self.next_at.key)?;
         if entry.shared > self.key.len().saturating_sub(TRAILER_BYTES) {
             return Err(block.corrupt("an entry shares more than the key before it has"));
         }
         self.key.truncate(entry.shared);
-        self.key.extend_from_slice(&entries[entry.key_at..entry.value_at]);
-        self.value = entry.value_at..entry.end;
+        self.key.extend_from_slice(&keys[entry.key_at..entry.end]);
+        self.value = block.value_range(self.next_at.value, entry.value_len)?;
         self.at = self.next_at;
-        self.next_at = entry.end;
+        self.next_at = Place { key: entry.end, value: self.value.end };
         self.valid = true;
         Ok(true)
     }
@@ -443,9 +490,9 @@ impl BlockCursor {
     /// To the last entry of the block.
     pub(crate) fn seek_to_last(&mut self) -> Result<bool> {
         let Some(block) = &self.block else { return Ok(false) };
-        let (restart, end) = (block.restart(block.restarts as usize - 1), block.entries().len());
+        let (restart, end) = (block.restart(block.restarts as usize - 1), block.keys().len());
         self.rewind(restart);
-        while self.next_at < end {
+        while self.next_at.key < end {
             self.next()?;
         }
         Ok(self.valid)
@@ -474,18 +521,18 @@ impl BlockCursor {
         let entry = &self.back.entries[self.back.left];
         self.key.clear();
         self.key.extend_from_slice(&self.back.keys[entry.key.clone()]);
-        (self.next_at, self.at, self.value) = (entry.value.end, entry.at, entry.value.clone());
+        (self.next_at, self.at, self.value) = (entry.next_at, entry.at, entry.value.clone());
         self.valid = true;
         Ok(true)
     }
 
     /// Decodes the interval that ends before the present entry. `false` if that is the first one.
     fn fill_back(&mut self) -> Result<bool> {
-        let (end, Some(block)) = (self.at, &self.block) else { return Ok(false) };
+        let (end, Some(block)) = (self.at.key, &self.block) else { return Ok(false) };
         let (mut lo, mut hi) = (0, block.restarts as usize);
         while hi - lo > 1 {
             let mid = lo + (hi - lo) / 2;
-            if block.restart(mid) < end {
+            if block.restart(mid).key < end {
                 lo = mid;
             } else {
                 hi = mid;
@@ -495,13 +542,52 @@ impl BlockCursor {
         self.rewind(restart);
         self.back.keys.clear();
         self.back.entries.clear();
-        while self.next_at < end && self.next()? {
+        while self.next_at.key < end && self.next()? {
             let from = self.back.keys.len();
             self.back.keys.extend_from_slice(&self.key);
             let key = from..self.back.keys.len();
-            self.back.entries.push(BackEntry { at: self.at, key, value: self.value.clone() });
+            let (at, next_at, value) = (self.at, self.next_at, self.value.clone());
+            self.back.entries.push(BackEntry { at, next_at, key, value });
         }
         self.back.left = self.back.entries.len();
         Ok(self.back.left > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_prefixes_are_exact() {
+        let a: Vec<u8> = (0..40).collect();
+        for len in 0..=40 {
+            assert_eq!(common_prefix(&a, &a[..len]), len);
+            for differ in 0..len {
+                let mut b = a[..len].to_vec();
+                b[differ] ^= 0x80;
+                assert_eq!(common_prefix(&a, &b), differ);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_without_room_for_their_parts_are_refused() {
+        let mut builder = BlockBuilder::new(16, 4096);
+        builder.add(&key::internal_key(b"key", 1, 7), 0, b"value");
+        let raw = builder.finish().to_vec();
+        let open = |bytes: &[u8]| Block::new(Arc::from(bytes), 0, bytes.len(), 77);
+        let block = open(&raw).expect("whole");
+        let hit = block.find(&Comparator::Bytewise, b"key", u64::MAX).expect("intact").expect("it is there");
+        assert_eq!(block.into_value(&hit), b"value"[..]);
+        for len in 0..8 {
+            assert_eq!(open(&raw[..len]).expect_err("cut").offset(), Some(77));
+        }
+        for (at, value) in [(8, u32::MAX), (8, raw.len() as u32), (4, 0), (4, 1000), (4, u32::MAX)] {
+            let mut bad = raw.clone();
+            let at = bad.len() - at;
+            bad[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            assert!(open(&bad).is_err(), "{value} at {at}");
+        }
     }
 }

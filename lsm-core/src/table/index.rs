@@ -137,15 +137,19 @@ pub(crate) struct Index {
 
 impl Index {
     /// Reads the index whose top level is at `top` (empty: no blocks). Its blocks, and those it
-    /// points to, must lie inside `within`, the latter in ascending order.
+    /// points to, must lie inside `within`, partitions and data blocks each in ascending order.
     pub(crate) fn read(file: &dyn File, top: Handle, cmp: &Comparator, within: &Range<u64>) -> Result<Index> {
         let mut index = Index::default();
         if top.is_empty() {
             return Ok(index);
         }
-        let mut partitions = Vec::new();
+        let mut partitions: Vec<Handle> = Vec::new();
         let top_block = format::read_block(file, top, true)?;
         each_entry(top_block, top, within, |_, handle| {
+            // In order they cannot overlap, so together they are no larger than the file.
+            if partitions.last().is_some_and(|last| handle.offset < last.end()) {
+                return Err(Error::corruption("an index has partitions out of file order"));
+            }
             partitions.push(handle);
             Ok(())
         })?;

@@ -83,6 +83,11 @@ impl TableReader {
         let mut footer = [0u8; FOOTER_BYTES];
         format::read_exact(&*file, &mut footer, footer_at)?;
         let footer = Footer::decode(&footer, content_start, file_bytes)?;
+        if !footer.clues.is_empty() || !footer.range_tombstones.is_empty() {
+            // Passing over a section would answer reads wrongly.
+            let text = "the table has a section of clues or range tombstones, which this build does not read";
+            return Err(Error::new(ErrorKind::NewerFormat, text).at_offset(footer_at + 16));
+        }
         let properties = read_payload(&*file, footer.properties, Properties::decode)?;
         if properties.comparator != comparator.name() {
             let text = format!(
@@ -265,7 +270,8 @@ fn read_payload<T>(file: &dyn File, handle: Handle, decode: impl Fn(&[u8]) -> Re
     inner().map_err(|e| e.at_offset(handle.offset))
 }
 
-/// The range of `outer` bytes of the file that data blocks `blocks` lie in, if they lie end to end.
+/// The data blocks from `first` on that lie end to end within `bytes_max` (at least one): how many,
+/// and where in the file.
 pub(super) fn span(index: &Index, first: usize, bytes_max: usize) -> (usize, Range<u64>) {
     let start = index.handle(first).offset;
     let (mut count, mut end) = (1, index.handle(first).end());

@@ -10,7 +10,7 @@ use dialsm_io::{ErrorKind, File};
 use parking_lot::RwLock;
 
 use super::*;
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, TableCache};
 use crate::checksum;
 use crate::format::{FileHeader, FileKind};
 use crate::key::{self, Comparator, Kind, UserComparator, internal_key};
@@ -22,11 +22,14 @@ pub(crate) struct MemFile {
     path: PathBuf,
     bytes: RwLock<Vec<u8>>,
     reads: AtomicU64,
+    /// Bytes that fit.
+    room: AtomicU64,
 }
 
 impl MemFile {
     pub(crate) fn with(bytes: Vec<u8>) -> Arc<MemFile> {
-        Arc::new(MemFile { path: "test.tbl".into(), bytes: RwLock::new(bytes), reads: AtomicU64::new(0) })
+        let (bytes, room) = (RwLock::new(bytes), AtomicU64::new(u64::MAX));
+        Arc::new(MemFile { path: "test.tbl".into(), bytes, reads: AtomicU64::new(0), room })
     }
 }
 
@@ -45,6 +48,9 @@ impl File for MemFile {
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         let mut bytes = self.bytes.write();
         let end = offset as usize + buf.len();
+        if end as u64 > self.room.load(Relaxed) {
+            return Err(Error::new(ErrorKind::NoSpace, "test").at_path(&self.path).at_offset(offset));
+        }
         if bytes.len() < end {
             bytes.resize(end, 0);
         }
@@ -668,4 +674,143 @@ fn approximate_offsets_rise_from_front_to_back() {
     assert!(end > meta.file_bytes * 8 / 10 && end < meta.file_bytes);
     let middle = offsets[2500] as f64 / end as f64;
     assert!((0.48..0.52).contains(&middle), "{middle}");
+}
+
+#[test]
+fn the_format_does_not_move() {
+    // If this fails, tables written before can no longer be read: that takes a new format version.
+    let cmp = Comparator::Bytewise;
+    let (file, meta) = build(&plain_entries(300, 40), &cmp, &options(1024, Compression::None));
+    assert_eq!((meta.file_bytes, meta.checksum), (17_838, 2_311_712_797));
+    assert_eq!(&file.bytes.read()[meta.file_bytes as usize - 8..], b"DiaTable");
+}
+
+#[test]
+fn values_outlive_the_cursor_and_its_buffers() {
+    let cmp = Comparator::Bytewise;
+    let entries: Entries = (0..300u64)
+        .map(|i| (internal_key(&i.to_be_bytes(), 1, 7), vec![i as u8; 500 + 30 * i as usize]))
+        .collect();
+    for compression in [Compression::None, Compression::Lz4] {
+        let (file, _) = build(&entries, &cmp, &options(4096, compression));
+        let table = open(&file, &cmp);
+        for readahead_max in [0, READAHEAD_BYTES, 1 << 20] {
+            let mut it = table.iter(IterSpec { readahead_max, ..IterSpec::default() });
+            it.seek_to_first().expect("intact");
+            let mut kept = Vec::new();
+            while it.valid() {
+                kept.push(it.value_slice());
+                it.next().expect("intact");
+            }
+            drop(it);
+            assert_eq!(kept.len(), entries.len());
+            assert!(kept.iter().zip(&entries).all(|(kept, (_, value))| *kept == value[..]));
+        }
+    }
+}
+
+/// An event counter on a condition variable.
+#[derive(Default)]
+struct TestEvent(parking_lot::Mutex<u64>, parking_lot::Condvar);
+
+impl dialsm_io::Event for TestEvent {
+    fn epoch(&self) -> u64 {
+        *self.0.lock()
+    }
+    fn wait(&self, seen: u64, _: Option<u64>) -> bool {
+        let mut epoch = self.0.lock();
+        while *epoch == seen {
+            self.1.wait(&mut epoch);
+        }
+        true
+    }
+    fn notify(&self) {
+        *self.0.lock() += 1;
+        self.1.notify_all();
+    }
+}
+
+#[test]
+fn the_table_cache_opens_each_table_once_and_keeps_its_bounds() {
+    let cmp = Comparator::Bytewise;
+    let (file, _) = build(&plain_entries(1000, 10), &cmp, &TableOptions::default());
+    let opens = AtomicU64::new(0);
+    let open_slowly = || {
+        opens.fetch_add(1, Relaxed);
+        std::thread::yield_now();
+        Ok(open(&file, &cmp))
+    };
+    let roomy = TableCache::new(100, 1 << 30, Arc::new(TestEvent::default()));
+    std::thread::scope(|scope| {
+        for t in 0..4 {
+            let (roomy, open_slowly) = (&roomy, &open_slowly);
+            scope.spawn(move || {
+                for i in 0..400 {
+                    roomy.get(FileNumber((i * 7 + t) % 20), open_slowly).expect("it opens");
+                }
+            });
+        }
+    });
+    assert_eq!((opens.load(Relaxed), roomy.len()), (20, 20));
+    roomy.evict(FileNumber(3));
+    assert_eq!(roomy.len(), 19);
+
+    let failed = roomy.get(FileNumber(3), || Err(Error::corruption("test")));
+    assert_eq!(failed.map(|_| ()).expect_err("it says so").kind(), ErrorKind::Corruption);
+    roomy.get(FileNumber(3), open_slowly).expect("an error is not kept");
+
+    let one = open(&file, &cmp).memory_bytes() as u64;
+    for (tables_max, bytes_max, most) in [(5, 1 << 30, 5), (1000, 3 * one + 10, 3), (1000, 1, 0)] {
+        let tight = TableCache::new(tables_max, bytes_max, Arc::new(TestEvent::default()));
+        for i in 0..200 {
+            tight.get(FileNumber(i % 20), open_slowly).expect("it opens");
+            assert!(tight.len() <= most && tight.usage() <= bytes_max, "{} of {most}", tight.len());
+        }
+        assert!(tight.len() + 1 >= most, "{} of {most}: the room is used", tight.len());
+    }
+}
+
+#[test]
+fn a_failed_write_is_not_forgotten() {
+    let entries = plain_entries(20_000, 100);
+    let header = FileHeader { kind: FileKind::Table, db_id: DB, number: NUMBER };
+    let mut failed_in_add = 0;
+    for room in [0, 63, 600 << 10, 1 << 20, 2 << 20, 2200 << 10] {
+        let file = MemFile::with(Vec::new());
+        file.room.store(room, Relaxed);
+        let options = options(4096, Compression::None);
+        let mut writer =
+            TableWriter::new(file.clone(), header, Comparator::Bytewise, options).expect("valid");
+        let mut outcome = Ok(());
+        for (key, value) in &entries {
+            match writer.add(key, value) {
+                Ok(()) => assert!(outcome.is_ok(), "an entry was taken after a failure"),
+                Err(e) if outcome.is_ok() => outcome = Err(e.kind()),
+                Err(e) => assert_eq!(e.kind(), ErrorKind::Internal),
+            }
+        }
+        // Space coming back changes nothing: what was lost is lost.
+        file.room.store(if outcome.is_err() { u64::MAX } else { room }, Relaxed);
+        failed_in_add += usize::from(outcome == Err(ErrorKind::NoSpace));
+        assert!(writer.finish().is_err(), "room for {room} bytes");
+    }
+    assert!(failed_in_add >= 3, "{failed_in_add}");
+}
+
+#[test]
+fn a_section_that_this_build_does_not_read_is_not_passed_over() {
+    let cmp = Comparator::Bytewise;
+    let (file, meta) = build(&plain_entries(10, 10), &cmp, &TableOptions::default());
+    let mut bytes = file.bytes.read().clone();
+    let at = bytes.len() - format::FOOTER_BYTES;
+    let old = bytes[at..].try_into().expect("a footer's length");
+    let footer = format::Footer::decode(&old, 64, meta.file_bytes).expect("intact");
+    for which in 0..2 {
+        let (mut clues, mut range_tombstones) = (footer.clues, footer.range_tombstones);
+        *[&mut clues, &mut range_tombstones][which] = footer.values;
+        let footer = format::Footer { clues, range_tombstones, ..footer };
+        bytes[at..].copy_from_slice(&footer.encode());
+        let refused = open_with(&MemFile::with(bytes.clone()), &cmp, Arc::new(BlockCache::new(0)));
+        assert_eq!(refused.map(|_| ()).expect_err("refused").kind(), ErrorKind::NewerFormat);
+    }
 }

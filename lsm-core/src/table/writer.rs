@@ -273,8 +273,8 @@ impl TableWriter {
     /// Writes a block of one entry whose value goes past the block buffer.
     fn add_large(&mut self, internal: &[u8], value: &[u8]) -> Result<()> {
         self.block.add_key(internal, 0, value.len());
-        let tail = self.block.tail();
-        let written = self.sink.append_block(&[self.block.entries(), value, &tail], Compression::None);
+        let rest = self.block.without_values(value.len());
+        let written = self.sink.append_block(&[value, &rest], Compression::None);
         self.block_written(written)
     }
 

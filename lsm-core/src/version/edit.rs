@@ -25,7 +25,7 @@ use crate::types::{FileNumber, SEQNO_MAX, SeqNo, TreeId};
 use crate::wal::LogPosition;
 use crate::{Error, ErrorKind, Result};
 
-/// The bytes of a database's id or of its placement hash's key.
+/// The key of the hash that places user keys in shards.
 pub type HashKey = [u8; 16];
 
 /// One record of the manifest. A field that is `None` or empty says nothing new.
@@ -76,7 +76,7 @@ pub struct VoidInterval {
 }
 
 /// What changed in one tree.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct TreeEdit {
     /// The tree.
     pub tree: TreeId,
@@ -90,6 +90,21 @@ pub struct TreeEdit {
     pub floor: Option<SeqNo>,
     /// Where round-robin picking goes on in a level: an internal key.
     pub cursors: Vec<(u8, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for TreeEdit {
+    /// Leaves the cursors' keys out, which never go into logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cursors: Vec<u8> = self.cursors.iter().map(|(level, _)| *level).collect();
+        f.debug_struct("TreeEdit")
+            .field("tree", &self.tree)
+            .field("comparator", &self.comparator)
+            .field("added", &self.added)
+            .field("removed", &self.removed)
+            .field("floor", &self.floor)
+            .field("cursor_levels", &cursors)
+            .finish()
+    }
 }
 
 /// A table as the manifest knows it.
@@ -454,5 +469,4 @@ impl TableDesc {
 }
 
 #[cfg(test)]
-#[path = "edit_tests.rs"]
 pub(super) mod tests;

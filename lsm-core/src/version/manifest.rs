@@ -14,8 +14,10 @@
 //! Invariants
 //! - After a failed append or sync nothing is written to that file again: what it holds is
 //!   unknown, and a record behind a torn one would be lost. The caller writes a fresh one.
-//! - A record is believed only whole. An unfinished last one is a torn tail: what it said was
-//!   never known to be settled. Anything valid behind damage makes it corruption.
+//! - A record is believed only whole. A last one that is cut off or fails its checksum, with
+//!   nothing valid behind it, is a torn tail (a power cut may leave the length without the bytes)
+//!   and reported. Had it been settled, what it let go of is missing from the older state, which
+//!   `version/set` notices. Anything valid behind damage makes it corruption.
 //! - `CURRENT` is replaced in one step, and only after the manifest that it will name is durable
 //!   with its name (the caller syncs it; the directory is synced here, before and after).
 
@@ -49,13 +51,18 @@ impl ManifestWriter {
     /// Durable after [`ManifestWriter::sync`]; in force after [`write_current`].
     ///
     /// # Errors
-    /// Those of the file; `TooLarge` for a record of 4 GiB. The file is of no use after one.
+    /// Those of the file; `TooLarge` for a record of 4 GiB; `Internal` if the file is not empty.
+    /// The file is of no use after one.
     pub fn create(
         file: Arc<dyn File>,
         db_id: &DbId,
         number: FileNumber,
         snapshot: &ManifestRecord,
     ) -> Result<ManifestWriter> {
+        if !file.is_empty()? {
+            let text = "a manifest would be written over another file";
+            return Err(Error::new(ErrorKind::Internal, text).at_path(file.path()));
+        }
         let header = FileHeader { kind: FileKind::Manifest, db_id: *db_id, number }.encode();
         let seed = seed(db_id, number);
         let mut writer =
@@ -217,7 +224,7 @@ impl Frames {
     fn payload(&mut self, at: u64, payload_bytes: u64) -> Result<Vec<u8>> {
         let from = at + FRAME_BYTES as u64;
         if payload_bytes <= CHUNK_BYTES as u64 {
-            return Ok(self.window.view(from, payload_bytes as usize)?.to_vec());
+            return Ok(self.window.exact(from, payload_bytes as usize)?.to_vec());
         }
         let mut bytes = vec![0; payload_bytes as usize];
         self.window.read_past(&mut bytes, from)?;
@@ -289,5 +296,4 @@ pub fn read_current(fs: &dyn Fs, dir: &Path) -> Result<(FileNumber, PathBuf)> {
 }
 
 #[cfg(test)]
-#[path = "manifest_tests.rs"]
 mod tests;

@@ -94,6 +94,7 @@ impl Level {
 impl fmt::Debug for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Level({} tables, {} bytes)", self.files.len(), self.bytes)
+        f.debug_list().entries(&self.files).finish()
     }
 }
 

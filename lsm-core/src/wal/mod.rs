@@ -1,7 +1,7 @@
 //! The commit log: a chain of segments that together hold every logged group, in order.
 //!
 //! Write journey, W5: `write/commit` appends one record a group through a [`SegmentWriter`] and
-//! syncs the file itself where a writer asked for it. At open, [`replay`] reads the chain back.
+//! syncs the file itself where a writer asked for it. At open, [`replay()`] reads the chain back.
 //!
 //! ```text
 //!   000007.log                    000012.log                   000015.log

@@ -68,7 +68,6 @@ pub struct SegmentReader {
 }
 
 /// One step of a dump.
-#[derive(Debug)]
 pub enum DumpItem<'a> {
     /// A record; the start record is the first one.
     Record {
@@ -240,7 +239,7 @@ impl SegmentReader {
         let (from, bytes) = (at + RECORD_HEADER_BYTES as u64, header.payload_bytes as usize);
         if bytes <= CHUNK_BYTES {
             self.long = Vec::new();
-            return self.window.view(from, bytes);
+            return self.window.exact(from, bytes);
         }
         self.long.resize(bytes, 0);
         self.window.read_past(&mut self.long, from)?;

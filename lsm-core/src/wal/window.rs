@@ -86,11 +86,23 @@ impl Window {
         Ok(Some(crc))
     }
 
+    /// The bytes at `offset..offset + want`, all of them.
+    pub(crate) fn exact(&mut self, offset: u64, want: usize) -> Result<&[u8]> {
+        if self.view(offset, want)?.len() < want {
+            return Err(self.shrunk(offset));
+        }
+        self.view(offset, want)
+    }
+
+    fn shrunk(&self, offset: u64) -> Error {
+        let text = "the file became shorter while it was read";
+        Error::corruption(text).at_offset(offset).at_path(self.path())
+    }
+
     /// Fills `out` from `offset` on, past the window.
     pub(crate) fn read_past(&self, out: &mut [u8], offset: u64) -> Result<()> {
         if self.file.read_at(out, offset)? < out.len() {
-            let text = "the file became shorter while it was read";
-            return Err(Error::corruption(text).at_offset(offset).at_path(self.path()));
+            return Err(self.shrunk(offset));
         }
         Ok(())
     }
