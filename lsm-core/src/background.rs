@@ -81,9 +81,8 @@ impl Scheduler {
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.wake.notify();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            thread.join();
-        }
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(|thread| thread.join());
     }
 
     /// Offers parts of a compaction to free workers.

@@ -10,9 +10,8 @@
 use std::sync::Arc;
 
 use crate::compaction::output::Outputs;
-use crate::compaction::visibility::{CompactionIter, NeverBottom};
+use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
-use crate::read::internal::InternalIter;
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::edit::TreeEdit;
 use crate::version::{TableFile, TableMeta};
@@ -55,13 +54,15 @@ pub(crate) fn write_table(
     epoch: u64,
 ) -> Result<Option<TableMeta>> {
     let snapshots = engine.snapshots.for_job(engine.commit.visible());
-    let mut source = buffer.table.iter();
-    source.seek_to_first()?;
-    let mut entries = CompactionIter::new(source, tree.comparator.clone(), snapshots, NeverBottom);
+    // Older tables may hold anything: no tombstone is dropped, no sequence zeroed.
+    let anything_below = |_: &[u8]| true;
+    let mut entries =
+        CompactionIter::new(buffer.table.iter(), tree.comparator.clone(), snapshots, false, anything_below);
     let mut outputs = Outputs::new(engine, tree, 0, epoch);
-    while let Some((key, value)) = entries.entry() {
-        outputs.add(key, value)?;
-        entries.advance()?;
+    entries.start(None, None)?;
+    while entries.valid() {
+        outputs.add(entries.key(), entries.value())?;
+        entries.next()?;
     }
     Ok(outputs.finish()?.pop())
 }
@@ -81,6 +82,6 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, meta: Option
         version: version.clone(),
     });
     engine.versions.queue(tree, &mut state, edit, version, Vec::new());
-    tree.refresh_stall(engine, &mut state);
+    tree.refresh_stall(engine, state);
     Ok(())
 }

@@ -38,7 +38,7 @@ fn seal(engine: &Engine) {
         let mut state = engine.tree.lock();
         if !engine.tree.view().active.table.is_empty() {
             engine.tree.switch(&mut state, last_seqno);
-            engine.tree.refresh_stall(engine, &mut state);
+            engine.tree.refresh_stall(engine, state);
         }
     });
 }

@@ -55,10 +55,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
     // Writes the fresh manifest: there is none to append to yet.
     engine.versions.settle(&engine)?;
     remove_orphans(&engine)?;
-    {
-        let mut state = engine.tree.lock();
-        engine.tree.refresh_stall(&engine, &mut state);
-    }
+    engine.tree.refresh_stall(&engine, engine.tree.lock());
     Scheduler::start(&engine)?;
     Ok(engine)
 }

@@ -179,7 +179,7 @@ impl Tree {
         } else if !state.memtable_blocked {
             // The group goes into the full memtable: it was admitted. The next writers wait.
             state.memtable_blocked = true;
-            self.refresh_stall(engine, &mut state);
+            self.refresh_stall(engine, state);
         }
     }
 
@@ -194,8 +194,9 @@ impl Tree {
         });
     }
 
-    /// Recomputes the state of the door from what is true now.
-    pub(crate) fn refresh_stall(&self, engine: &Engine, state: &mut TreeState) {
+    /// Recomputes the state of the door from what is true now. Takes the lock's guard, because
+    /// writers are woken only after it is released.
+    pub(crate) fn refresh_stall(&self, engine: &Engine, mut state: MutexGuard<'_, TreeState>) {
         let view = self.view.load();
         if state.memtable_blocked && view.sealed.len() + 1 < engine.options.write_buffers_max {
             state.memtable_blocked = false;
@@ -205,6 +206,11 @@ impl Tree {
             l0_runs: view.version.l0().len(),
             pending_bytes: engine.pending_compaction_bytes(&view.version),
         };
-        self.stall.set(admission(&inputs, &engine.options));
+        let changed = self.stall.set(admission(&inputs, &engine.options));
+        drop(view);
+        drop(state);
+        if changed {
+            self.stall.wake_all();
+        }
     }
 }

@@ -26,8 +26,7 @@ use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
 use crate::table::IterSpec;
 use crate::tree::{Tree, TreeView};
-use crate::key::{SEEK_KIND, internal_key, user_key};
-use crate::types::{SEQNO_MAX, SeqNo};
+use crate::types::SeqNo;
 use crate::version::edit::TreeEdit;
 use crate::version::{Level, Removed, TableFile, TableMeta};
 use crate::{Error, Result};
@@ -58,7 +57,7 @@ pub(crate) fn run(
         let mut state = tree.lock();
         plan.release();
         state.compactions_running -= 1;
-        tree.refresh_stall(engine, &mut state);
+        tree.refresh_stall(engine, state);
     }
     let written = installed?;
     if !plan.trivial_move {
@@ -100,29 +99,25 @@ impl SubJobs {
 
     fn merge(&self, engine: &Arc<Engine>, range: &SubRange) -> Result<Vec<TableMeta>> {
         let plan = &self.plan;
-        let mut source = open_inputs(engine, &self.tree, plan)?;
-        match &range.start {
-            Some(start) => source.seek(&internal_key(start, SEQNO_MAX, SEEK_KIND))?,
-            None => source.seek_to_first()?,
-        }
-        let mut entries =
-            CompactionIter::new(source, self.tree.comparator.clone(), self.snapshots.clone(), plan.drop_below());
-        let mut outputs = Outputs::new(engine, &self.tree, usize::from(plan.output_level), plan.output_epoch.unwrap_or(0))
+        let source = open_inputs(engine, &self.tree, plan)?;
+        let mut below = plan.drop_below();
+        let zero_seqnos = plan.output_level > 0 && !plan.has_specials();
+        let may_exist = move |key: &[u8]| below.may_exist(key);
+        let order = self.tree.comparator.clone();
+        let mut entries = CompactionIter::new(source, order, self.snapshots.clone(), zero_seqnos, may_exist);
+        let level = usize::from(plan.output_level);
+        let mut outputs = Outputs::new(engine, &self.tree, level, plan.output_epoch.unwrap_or(0))
             .with_grandparents(&plan.grandparents);
         let mut until_check = ENTRIES_BETWEEN_CHECKS;
-        while let Some((key, value)) = entries.entry() {
-            if let Some(end) = &range.end
-                && self.tree.comparator.compare(user_key(key), end).is_ge()
-            {
-                break;
-            }
-            outputs.add(key, value)?;
+        entries.start(range.start.as_deref(), range.end.as_deref())?;
+        while entries.valid() {
+            outputs.add(entries.key(), entries.value())?;
             until_check -= 1;
             if until_check == 0 {
                 until_check = ENTRIES_BETWEEN_CHECKS;
                 self.check_cancelled(engine)?;
             }
-            entries.advance()?;
+            entries.next()?;
         }
         outputs.finish()
     }

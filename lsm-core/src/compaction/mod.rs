@@ -1,7 +1,10 @@
 //! Compaction: what to merge next (`picker`, a pure function over a version and a `strategy`;
-//! C1), and which entries of the merge go on (`visibility`; C4).
+//! C1), doing it (`job`; C2), which entries of the merge go on (`visibility`; C4), and the tables
+//! they become (`output`; C5).
 
 pub mod debt;
+pub(crate) mod job;
+pub(crate) mod output;
 pub mod picker;
 pub mod plan;
 pub mod strategy;

@@ -288,11 +288,14 @@ fn beside_a_model() {
     let mut rng = Rng(1);
     let mut driven = Driven::default();
     for cmp in comparators() {
+        // zstd where the build has it, or LZ4 once more.
+        let other = if cfg!(feature = "zstd") { Compression::Zstd } else { Compression::Lz4 };
         for (block_bytes, compression) in [
             (1, Compression::None),
             (300, Compression::Lz4),
             (300, Compression::None),
             (4096, Compression::Lz4),
+            (2000, other),
         ] {
             let entries = random_entries(&mut rng, &cmp, 150);
             let (file, meta) = build(&entries, &cmp, &options(block_bytes, compression));

@@ -93,7 +93,6 @@ impl Level {
 
 impl fmt::Debug for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Level({} tables, {} bytes)", self.files.len(), self.bytes)
         f.debug_list().entries(&self.files).finish()
     }
 }

@@ -204,7 +204,9 @@ impl Commit {
     fn stop_watching(&self) {
         let mut queue = self.queue.lock();
         queue.awake -= 1;
-        queue.wake_if_unwatched();
+        let unwatched = queue.unwatched();
+        drop(queue);
+        unwatched.iter().for_each(|front| wake(front));
     }
 
     fn try_lead(&self) -> bool {
@@ -245,7 +247,9 @@ impl Commit {
     fn free_lead(&self) {
         let mut queue = self.queue.lock();
         queue.led = false;
-        queue.wake_if_unwatched();
+        let unwatched = queue.unwatched();
+        drop(queue);
+        unwatched.iter().for_each(|front| wake(front));
     }
 
     fn insert_all(&self, engine: &Engine, group: &Arc<Group>) {
@@ -276,9 +280,8 @@ impl Commit {
                 engine.schedule();
             }
             // Taken out, because members and group own each other.
-            for member in std::mem::take(&mut *group.members.lock()) {
-                finish(&member);
-            }
+            let members = std::mem::take(&mut *group.members.lock());
+            members.iter().for_each(finish);
         }
     }
 }
@@ -288,13 +291,9 @@ impl Queue {
         !std::mem::replace(&mut self.led, true)
     }
 
-    fn wake_if_unwatched(&self) {
-        if !self.led
-            && self.awake == 0
-            && let Some(front) = self.waiting.front()
-        {
-            wake(front);
-        }
+    /// The front, if leadership is free and nobody awake would notice.
+    fn unwatched(&self) -> Option<Arc<Pending>> {
+        if self.led || self.awake > 0 { None } else { self.waiting.front().cloned() }
     }
 
     /// Takes the front and all behind it that may share its record: the same logging, at most

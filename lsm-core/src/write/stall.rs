@@ -152,8 +152,9 @@ impl StallGate {
         }
     }
 
-    /// Sets the state; called where a cause has changed, under the tree's lock.
-    pub(crate) fn set(&self, admission: Admission) {
+    /// Sets the state; called where a cause has changed, under the tree's lock. True if it did
+    /// change: the caller then wakes those who wait, once it has let go of the lock.
+    pub(crate) fn set(&self, admission: Admission) -> bool {
         let level = match admission {
             Admission::Open => 0,
             Admission::Delayed(..) => 1,
@@ -163,10 +164,7 @@ impl StallGate {
         let was = *current;
         *current = admission;
         self.level.store(level, Ordering::Release);
-        drop(current);
-        if was != admission {
-            self.changed.notify();
-        }
+        was != admission
     }
 
     /// Wakes those who wait, so that they see an error or the closing.
