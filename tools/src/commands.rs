@@ -5,7 +5,7 @@ use std::io::{BufRead, Read as _, Write};
 use dialsm_core::{Error, Options, Result};
 
 use crate::cli::{Command, Database, Invocation, usage};
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 use crate::inspect::{self, Printer};
 use crate::store::{Op, OpenMode, Opener, Store};
 use crate::text::{Encoding, Format};
@@ -34,11 +34,7 @@ pub struct Streams<'a> {
 ///
 /// # Errors
 /// Why it did not do what was asked. What it wrote to standard output before stands.
-pub fn run(
-    invocation: &Invocation,
-    opener: &dyn Opener,
-    streams: &mut Streams<'_>,
-) -> std::result::Result<(), Failure> {
+pub fn run(invocation: &Invocation, opener: &dyn Opener, streams: &mut Streams<'_>) -> Outcome {
     let json = invocation.json;
     // A progress line has its place on a terminal that nothing else is printed to.
     let progress = streams.stderr_is_terminal && !invocation.quiet;
@@ -106,7 +102,7 @@ pub fn run(
 }
 
 /// Says in JSON that all went well; people need no telling.
-fn done(json: bool, streams: &mut Streams<'_>) -> std::result::Result<(), Failure> {
+fn done(json: bool, streams: &mut Streams<'_>) -> Outcome {
     if json {
         writeln!(streams.stdout, "{{\"ok\":true}}")?;
     }
@@ -135,23 +131,14 @@ fn open(opener: &dyn Opener, db: &Database, mode: OpenMode) -> Result<Box<dyn St
 
 /// Does `work` and closes the database whatever came of it. The first failure counts: a close that
 /// fails after the work did adds nothing that helps.
-fn with_store(
-    store: Box<dyn Store>,
-    work: impl FnOnce(&dyn Store) -> std::result::Result<(), Failure>,
-) -> std::result::Result<(), Failure> {
+fn with_store(store: Box<dyn Store>, work: impl FnOnce(&dyn Store) -> Outcome) -> Outcome {
     let outcome = work(&*store);
     let closed = store.close();
     outcome?;
     Ok(closed?)
 }
 
-fn get(
-    store: &dyn Store,
-    key: &[u8],
-    encoding: Encoding,
-    json: bool,
-    streams: &mut Streams<'_>,
-) -> std::result::Result<(), Failure> {
+fn get(store: &dyn Store, key: &[u8], encoding: Encoding, json: bool, streams: &mut Streams<'_>) -> Outcome {
     let value = store.get(key)?.ok_or(Failure::Absent)?;
     if json {
         return Ok(Format::Json.write_entry(streams.stdout, key, &value, &mut Vec::new())?);

@@ -10,6 +10,9 @@ use dialsm_io::{Env, Fs};
 
 use crate::store::{Cursor, Op, OpenMode, Opener, Range, Store, Verified};
 
+#[cfg(test)]
+mod tests;
+
 /// Opens databases in one environment.
 pub struct Engine {
     env: Arc<dyn Env>,

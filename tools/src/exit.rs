@@ -26,6 +26,9 @@ pub enum Failure {
     Output(io::Error),
 }
 
+/// What a command comes to.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::Error(error)

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::Streams;
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
 use crate::store::{Store, Verified};
 
@@ -12,7 +12,7 @@ pub(super) fn stats(
     property: Option<&str>,
     json: bool,
     streams: &mut Streams<'_>,
-) -> Result<(), Failure> {
+) -> Outcome {
     let Some(name) = property else {
         writeln!(streams.stdout, "{}", store.stats(json)?.trim_end())?;
         return Ok(());
@@ -27,12 +27,7 @@ pub(super) fn stats(
 }
 
 /// Checks everything and prints what was looked at.
-pub(super) fn verify(
-    store: &dyn Store,
-    json: bool,
-    progress: bool,
-    streams: &mut Streams<'_>,
-) -> Result<(), Failure> {
+pub(super) fn verify(store: &dyn Store, json: bool, progress: bool, streams: &mut Streams<'_>) -> Outcome {
     let terminal: Option<&mut dyn Write> = if progress { Some(&mut *streams.stderr) } else { None };
     let mut line = Progress::new(terminal, "verified");
     let verified = store.verify(&mut |done, total| line.share(done, total));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dialsm_core::{Error, Result};
 
 use super::Streams;
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
 use crate::store::{Op, Store};
 use crate::text::{EntryReader, Format, Summary};
@@ -29,11 +29,7 @@ pub(super) struct Load<'a> {
 
 impl Load<'_> {
     /// Loads everything and returns when it is in durable tables.
-    pub(super) fn run(
-        &self,
-        store: &dyn Store,
-        streams: &mut Streams<'_>,
-    ) -> std::result::Result<(), Failure> {
+    pub(super) fn run(&self, store: &dyn Store, streams: &mut Streams<'_>) -> Outcome {
         let mut batch = Batch { store, load: self, ops: Vec::new(), bytes: 0, written: 0 };
         let terminal: Option<&mut dyn Write> = if self.progress { Some(&mut *streams.stderr) } else { None };
         let mut progress = Progress::new(terminal, "loaded");
@@ -144,7 +140,7 @@ pub(super) fn convert(
     input: Format,
     output: Format,
     streams: &mut Streams<'_>,
-) -> std::result::Result<(), Failure> {
+) -> Outcome {
     let mut scratch = Vec::new();
     let mut failed = None;
     let stdout = &mut *streams.stdout;

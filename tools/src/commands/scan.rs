@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::Streams;
-use crate::exit::Failure;
+use crate::exit::Outcome;
 use crate::progress::Progress;
 use crate::store::{Range, Store};
 use crate::text::Format;
@@ -16,11 +16,7 @@ pub(super) struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    pub(super) fn run(
-        &self,
-        store: &dyn Store,
-        streams: &mut Streams<'_>,
-    ) -> std::result::Result<(), Failure> {
+    pub(super) fn run(&self, store: &dyn Store, streams: &mut Streams<'_>) -> Outcome {
         let terminal: Option<&mut dyn Write> = if self.progress { Some(&mut *streams.stderr) } else { None };
         let mut progress = Progress::new(terminal, "printed");
         let outcome = self.print(store, streams.stdout, &mut progress);
@@ -28,12 +24,7 @@ impl Scan<'_> {
         outcome
     }
 
-    fn print(
-        &self,
-        store: &dyn Store,
-        out: &mut dyn Write,
-        progress: &mut Progress<'_>,
-    ) -> std::result::Result<(), Failure> {
+    fn print(&self, store: &dyn Store, out: &mut dyn Write, progress: &mut Progress<'_>) -> Outcome {
         let mut cursor = store.scan(self.range)?;
         let mut scratch = Vec::new();
         let mut left = self.limit.unwrap_or(u64::MAX);

@@ -6,21 +6,21 @@
 
 use std::path::Path;
 
+use dialsm_core::Error;
 use dialsm_core::batch::OpIter;
 use dialsm_core::wal::format::{KIND_OPS, KIND_START, RecordHeader, SegmentStart};
 use dialsm_core::wal::{DumpItem, SegmentReader};
-use dialsm_core::{Error, Result};
 use dialsm_io::Fs;
 
 use super::{Printer, open};
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 
 /// Prints the segment in `path`; with `summary`, its records without their operations.
 ///
 /// # Errors
 /// Those of the segment's reader, and of the output; `Corruption` with the offset of the first
 /// damage, after all the rest was printed.
-pub fn dump(fs: &dyn Fs, path: &Path, summary: bool, printer: &mut Printer<'_>) -> Result<(), Failure> {
+pub fn dump(fs: &dyn Fs, path: &Path, summary: bool, printer: &mut Printer<'_>) -> Outcome {
     let (mut reader, header) = SegmentReader::open(open(fs, path)?)?;
     printer.header(&header)?;
     let mut damage = None;
@@ -54,7 +54,7 @@ fn record(
     payload: &[u8],
     summary: bool,
     printer: &mut Printer<'_>,
-) -> Result<(), Failure> {
+) -> Outcome {
     match header.kind {
         KIND_START => {
             let start = SegmentStart::decode(header, payload)?;
@@ -87,7 +87,7 @@ fn record(
     Ok(())
 }
 
-fn operations(header: &RecordHeader, payload: &[u8], printer: &mut Printer<'_>) -> Result<(), Failure> {
+fn operations(header: &RecordHeader, payload: &[u8], printer: &mut Printer<'_>) -> Outcome {
     for (seqno, op) in (header.first_seqno..).zip(OpIter::new(payload)) {
         let op = op?;
         printer

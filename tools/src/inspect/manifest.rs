@@ -11,14 +11,14 @@ use dialsm_core::{Error, ErrorKind, Result};
 use dialsm_io::Fs;
 
 use super::{Printer, open};
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 
 /// Prints the manifest in `path`, or the one in force of the database in that directory. An
 /// unfinished last record, as a crash leaves it, is shown and is no error.
 ///
 /// # Errors
 /// Those of the manifest's reader, and of the output.
-pub fn dump(fs: &dyn Fs, path: &Path, printer: &mut Printer<'_>) -> Result<(), Failure> {
+pub fn dump(fs: &dyn Fs, path: &Path, printer: &mut Printer<'_>) -> Outcome {
     let path = manifest_path(fs, path)?;
     let mut failed = None;
     let read = read_manifest(open(fs, &path)?, &mut |offset, manifest_record| {

@@ -12,13 +12,13 @@ use dialsm_core::{ErrorKind, Result};
 use dialsm_io::Fs;
 
 use super::{Printer, open};
-use crate::exit::Failure;
+use crate::exit::Outcome;
 
 /// Prints the table in `path`; with `summary`, without its entries.
 ///
 /// # Errors
 /// Those of the table's reader, and of the output.
-pub fn dump(fs: &dyn Fs, path: &Path, summary: bool, printer: &mut Printer<'_>) -> Result<(), Failure> {
+pub fn dump(fs: &dyn Fs, path: &Path, summary: bool, printer: &mut Printer<'_>) -> Outcome {
     let (header, table) = open_table(fs, path)?;
     printer.header(&header)?;
     properties(table.properties(), printer)?;
