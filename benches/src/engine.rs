@@ -1,0 +1,116 @@
+//! What the harness asks of an engine.
+//!
+//! The calls are those a careful user of the engine would make, no more and no fewer for one engine
+//! than for another. A value read is shown to a closure in place, so that no engine is charged a
+//! copy that its interface does not need.
+
+use anyhow::{Result, bail};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How a write is to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WriteOpts {
+    pub(crate) sync: bool,
+    pub(crate) disable_wal: bool,
+}
+
+/// One entry of a batch: a put, or without a value a delete.
+#[derive(Clone, Copy)]
+pub(crate) struct BatchEntry<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+/// Background work that is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// Whether anything runs or is due.
+    pub(crate) busy: bool,
+    /// Bytes compactions still have to rewrite, as the engine estimates it.
+    pub(crate) bytes: u64,
+}
+
+/// One cause of stalls; what the engine does not count is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct StallCause {
+    pub(crate) count: Option<u64>,
+    pub(crate) seconds: Option<f64>,
+}
+
+/// Counters since the engine was opened; what the engine does not count is absent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EngineStats {
+    pub(crate) stall_count: Option<u64>,
+    pub(crate) stall_seconds: Option<f64>,
+    pub(crate) by_cause: BTreeMap<String, StallCause>,
+    /// Writes that went to another shard than their own.
+    pub(crate) redirected: Option<u64>,
+}
+
+/// A position in the key order. After a move, `valid` says whether there is an entry.
+pub(crate) trait KvCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()>;
+    fn seek_to_first(&mut self) -> Result<()>;
+    fn seek_to_last(&mut self) -> Result<()>;
+    /// Only while `valid`.
+    fn next(&mut self) -> Result<()>;
+    /// Only while `valid`.
+    fn prev(&mut self) -> Result<()>;
+    fn valid(&self) -> bool;
+    /// Only while `valid`.
+    fn key(&self) -> &[u8];
+    /// Only while `valid`.
+    fn value(&self) -> &[u8];
+}
+
+/// A key-value engine, open on a directory of its own.
+pub(crate) trait KvEngine: Send + Sync {
+    fn put(&self, key: &[u8], value: &[u8], opts: WriteOpts) -> Result<()>;
+    fn delete(&self, key: &[u8], opts: WriteOpts) -> Result<()>;
+    /// All entries become visible at once.
+    fn write_batch(&self, entries: &[BatchEntry<'_>], opts: WriteOpts) -> Result<()>;
+    /// Shows the value to `sink` if there is one, and says whether there is.
+    fn get(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool>;
+    /// Shows each value that there is to `sink`, and returns how many.
+    fn multi_get(&self, keys: &[&[u8]], sink: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        let mut found = 0;
+        for key in keys {
+            found += u64::from(self.get(key, sink)?);
+        }
+        Ok(found)
+    }
+    /// A cursor over the state of now.
+    fn cursor(&self) -> Result<Box<dyn KvCursor + '_>>;
+    /// Writes all memtables out to tables.
+    fn flush(&self) -> Result<()>;
+    fn pending(&self) -> Result<Pending>;
+    fn stats(&self) -> Result<EngineStats>;
+    /// The options in effect, as the engine itself tells them, in one line.
+    fn options_text(&self) -> String;
+    /// Ends background work and closes the files.
+    fn close(self: Box<Self>) -> Result<()>;
+
+    /// Waits until no background work is left.
+    ///
+    /// # Errors
+    /// It is not over after `limit`, or the engine cannot say.
+    fn settle(&self, limit: Duration) -> Result<()> {
+        let begun = Instant::now();
+        let mut quiet = 0;
+        while quiet < QUIET_LOOKS {
+            quiet = if self.pending()?.busy { 0 } else { quiet + 1 };
+            if begun.elapsed() > limit {
+                bail!("background work is not over after {} s", limit.as_secs());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+}
+
+/// Between two jobs an engine is idle for a moment, so one look is not proof.
+const QUIET_LOOKS: u32 = 5;
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// What [`KvEngine::settle`] takes when nothing was left: not background work.
+pub(crate) const SETTLE_FLOOR: Duration = Duration::from_millis(10 * QUIET_LOOKS as u64);

@@ -1,0 +1,318 @@
+//! Named lists of runs, which resume where they stopped.
+//!
+//! ```text
+//!   DIR/state.json        the suite, the words added to each cell, the cells that are done
+//!   DIR/<cell>.json       the cell's report
+//! ```
+//! A cell is a command line; the words after the suite's name are added to each. The state is
+//! written after each cell, by renaming, so an interruption costs the cell that ran. A state made
+//! with other words is refused: half a suite under other flags would look like a whole one.
+
+use crate::compare::compare;
+use crate::config::Config;
+use crate::flags;
+use crate::plot;
+use crate::report;
+use crate::result::Report;
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+struct Suite {
+    name: &'static str,
+    what: &'static str,
+    /// Names and command lines.
+    cells: &'static [(&'static str, &'static str)],
+}
+
+const SUITES: &[Suite] = &[
+    Suite {
+        name: "smoke",
+        what: "a few seconds an engine: every kind of operation once",
+        cells: &[
+            ("write", "fillseq,fillrandom,overwrite,deleterandom --num 50000 --threads 2"),
+            (
+                "read",
+                "readrandom,readmissing,readseq,readreverse,seekrandom --num 50000 --threads 2 --bloom_bits 10",
+            ),
+            ("mixed", "readwhilewriting,readrandomwriterandom --num 50000 --threads 2"),
+            ("ycsb", "ycsba,ycsbb,ycsbc,ycsbd,ycsbe,ycsbf --num 20000 --threads 2"),
+        ],
+    },
+    Suite {
+        name: "issue2",
+        what: "the single tree against its peer: 2 GB and more, 100 B, 1 KB and 8 KB values, 4 and 1 threads",
+        cells: ISSUE2,
+    },
+];
+
+/// 16-byte keys and a filter of 10 bits everywhere. With 4 threads, each cell writes or holds 2 GB
+/// (100-byte values: 1 GB, since 3 rounds of 20 million entries are enough).
+const ISSUE2: &[(&str, &str)] = &[
+    (
+        "1k-write",
+        "fillrandom,overwrite --value_size 1000 --num 2100000 --writes 525000 --threads 4 --bloom_bits 10 --rounds 5",
+    ),
+    (
+        "1k-read",
+        "readrandom,seekrandom --value_size 1000 --num 2100000 --reads 250000 --threads 4 --bloom_bits 10 --rounds 5",
+    ),
+    (
+        "8k-write",
+        "fillrandom,overwrite --value_size 8000 --num 262144 --writes 65536 --threads 4 --bloom_bits 10 --rounds 5",
+    ),
+    (
+        "8k-read",
+        "readrandom,seekrandom --value_size 8000 --num 262144 --reads 100000 --threads 4 --bloom_bits 10 --rounds 5",
+    ),
+    ("1k-seq", "fillseq,readseq --value_size 1000 --num 525000 --threads 4 --bloom_bits 10 --rounds 3"),
+    ("8k-seq", "fillseq,readseq --value_size 8000 --num 65536 --threads 4 --bloom_bits 10 --rounds 3"),
+    (
+        "1k-mixed",
+        "readmissing,readwhilewriting --value_size 1000 --num 2100000 --reads 250000 --threads 4 --bloom_bits 10 \
+         --rounds 3",
+    ),
+    (
+        "8k-mixed",
+        "readmissing,readwhilewriting --value_size 8000 --num 262144 --reads 100000 --threads 4 --bloom_bits 10 \
+         --rounds 3",
+    ),
+    (
+        "100-write",
+        "fillrandom,overwrite --value_size 100 --num 9000000 --writes 2250000 --threads 4 --bloom_bits 10 --rounds 3",
+    ),
+    (
+        "100-read",
+        "readrandom,readmissing,seekrandom,readwhilewriting --value_size 100 --num 9000000 --reads 500000 --threads 4 \
+         --bloom_bits 10 --rounds 3",
+    ),
+    ("100-seq", "fillseq,readseq --value_size 100 --num 2250000 --threads 4 --bloom_bits 10 --rounds 3"),
+    (
+        "1k-one-thread",
+        "fillseq,readseq,fillrandom,overwrite,readrandom,readmissing,seekrandom,readwhilewriting --value_size 1000 \
+         --num 2100000 --reads 500000 --threads 1 --bloom_bits 10 --rounds 1",
+    ),
+    (
+        "1k-256M",
+        "readrandom --value_size 1000 --num 2100000 --reads 50000 --threads 4 --bloom_bits 10 --memory_limit 256M \
+         --rounds 1",
+    ),
+];
+
+/// Names and one-line descriptions, for `--help`.
+pub(crate) fn catalogue() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SUITES.iter().map(|suite| (suite.name, suite.what))
+}
+
+/// What is done of a suite.
+#[derive(Serialize, Deserialize, PartialEq, Debug)]
+struct State {
+    suite: String,
+    words: Vec<String>,
+    done: Vec<String>,
+}
+
+/// Runs what is left of a suite and prints the tables of all of it.
+///
+/// # Errors
+/// There is no such suite, its directory holds another's state, or a cell failed.
+pub(crate) fn run(name: &str, words: &[String], config: &Config) -> Result<()> {
+    let suite = find(name)?;
+    let dir = config.out.clone().unwrap_or_else(|| PathBuf::from(format!("dialsm-bench-{name}")));
+    std::fs::create_dir_all(&dir).with_context(|| format!("--out {}", dir.display()))?;
+    let words: Vec<String> = without_suite_flags(words);
+    let mut state = load_state(&dir, name, &words, config.restart)?;
+    for (at, (cell, line)) in suite.cells.iter().enumerate() {
+        if state.done.iter().any(|done| done == cell) {
+            eprintln!("{name}: {cell} is done already");
+            continue;
+        }
+        eprintln!("{name}: {cell} ({}/{}): {line}", at + 1, suite.cells.len());
+        let config = cell_config(line, &words)?;
+        let report = compare(&config).with_context(|| format!("cell {cell}"))?;
+        replace(&dir.join(format!("{cell}.json")), &serde_json::to_vec(&report)?)?;
+        print!("== {cell}: {line}\n{}\n", report::table(&report, &config.engines));
+        if let Some(plots) = &config.plot {
+            plot::write_all(&report, &config.engines, &plots.join(cell))?;
+        }
+        state.done.push((*cell).to_owned());
+        replace(&dir.join("state.json"), &serde_json::to_vec(&state)?)?;
+    }
+    let whole = whole_report(suite, &dir)?;
+    if let Some(path) = &config.json {
+        replace(path, &serde_json::to_vec(&whole)?)?;
+    }
+    print!("{}", summary(&whole));
+    Ok(())
+}
+
+fn find(name: &str) -> Result<&'static Suite> {
+    let known = || SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
+    SUITES
+        .iter()
+        .find(|suite| suite.name == name)
+        .ok_or_else(|| anyhow!("no suite '{name}' (there are {})", known()))
+}
+
+/// Whether there is a suite of that name.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn check(name: &str) -> Result<()> {
+    find(name).map(|_| ())
+}
+
+/// The words that change what a cell measures; not those about the suite's own files.
+fn without_suite_flags(words: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let name = word.trim_start_matches('-');
+        let (name, has_value) = name.split_once('=').map_or((name, false), |(name, _)| (name, true));
+        match name {
+            "out" | "json" if !has_value => drop(words.next()),
+            "out" | "json" | "restart" => {}
+            _ => kept.push(word.clone()),
+        }
+    }
+    kept
+}
+
+/// A cell's own words, then those of the command line, which win.
+fn cell_config(line: &str, words: &[String]) -> Result<Config> {
+    let all: Vec<String> = line.split_whitespace().map(str::to_owned).chain(words.iter().cloned()).collect();
+    match flags::parse(&all)? {
+        flags::Command::Run(config) => Ok(*config),
+        _ => bail!("a suite's cells are runs of workloads"),
+    }
+}
+
+fn load_state(dir: &Path, suite: &str, words: &[String], restart: bool) -> Result<State> {
+    let fresh = State { suite: suite.to_owned(), words: words.to_vec(), done: Vec::new() };
+    let path = dir.join("state.json");
+    if restart || !path.exists() {
+        return Ok(fresh);
+    }
+    let text = std::fs::read(&path).with_context(|| format!("{}", path.display()))?;
+    let state: State =
+        serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))?;
+    if (&state.suite, &state.words) != (&fresh.suite, &fresh.words) {
+        let (name, words) = (&state.suite, state.words.join(" "));
+        bail!("{} is of 'suite {name} {words}': take another --out, or --restart", dir.display());
+    }
+    Ok(state)
+}
+
+/// Puts a file in place whole or not at all.
+fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let partial = path.with_extension("part");
+    std::fs::write(&partial, bytes).with_context(|| format!("{}", partial.display()))?;
+    std::fs::rename(&partial, path).with_context(|| format!("{}", path.display()))
+}
+
+/// All cells as one report, the workloads named by cell.
+fn whole_report(suite: &Suite, dir: &Path) -> Result<Report> {
+    let mut whole = Report::default();
+    for (cell, _) in suite.cells {
+        let path = dir.join(format!("{cell}.json"));
+        let text = std::fs::read(&path).with_context(|| format!("{}", path.display()))?;
+        let mut report: Report =
+            serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))?;
+        let name = |workload: &mut String| *workload = format!("{cell}/{workload}");
+        report.runs.iter_mut().chain(&mut report.aa_runs).for_each(|run| name(&mut run.workload));
+        report.ratios.iter_mut().for_each(|ratio| name(&mut ratio.workload));
+        report.aa.iter_mut().for_each(|spread| name(&mut spread.workload));
+        whole.runs.append(&mut report.runs);
+        whole.aa_runs.append(&mut report.aa_runs);
+        whole.ratios.append(&mut report.ratios);
+        whole.aa.append(&mut report.aa);
+        whole.generator_ops_per_sec = report.generator_ops_per_sec;
+        whole.flags = report.flags;
+    }
+    Ok(whole)
+}
+
+/// One line a workload and pair of engines: the ratio of throughputs.
+fn summary(whole: &Report) -> String {
+    let mut text = String::from("Ratios of ops/s:\n");
+    for ratio in whole.ratios.iter().filter(|ratio| ratio.metric == "ops_per_sec") {
+        let is_it = |s: &&crate::result::Spread| s.workload == ratio.workload && s.metric == ratio.metric;
+        let spread = whole.aa.iter().find(is_it).map_or(1.0, |spread| spread.spread);
+        let verdict = match ratio.median {
+            median if median > spread => "faster",
+            median if median < 1.0 / spread => "slower",
+            _ => "equal",
+        };
+        let pair = format!("{}/{}", ratio.a, ratio.b);
+        text += &format!("  {:<32} {pair:<20} {:.3}  {verdict}\n", ratio.workload, ratio.median);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tempdir::TempDir;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_cell_can_be_run_and_the_command_line_wins() {
+        for suite in SUITES {
+            for (cell, line) in suite.cells {
+                let config = cell_config(line, &words("--engines null --num 100")).unwrap();
+                assert_eq!((config.num, config.engines.len()), (100, 1), "{cell}");
+            }
+            let mut names: Vec<_> = suite.cells.iter().map(|(cell, _)| cell).collect();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), suite.cells.len(), "cells of one name in {}", suite.name);
+        }
+        assert!(find("nothing").is_err());
+    }
+
+    #[test]
+    fn the_suite_of_issue_2_has_all_its_workloads_in_all_sizes() {
+        let wanted = [
+            "fillseq",
+            "fillrandom",
+            "overwrite",
+            "readrandom",
+            "readmissing",
+            "readseq",
+            "seekrandom",
+            "readwhilewriting",
+        ];
+        for value_size in [100, 1000, 8000] {
+            let cells = ISSUE2.iter().map(|(_, line)| cell_config(line, &words("--engines null")).unwrap());
+            let of_size = cells.filter(|config| config.value_size == value_size && config.threads == 4);
+            let names: Vec<String> = of_size.flat_map(|config| config.benchmarks).collect();
+            for workload in wanted {
+                assert!(names.iter().any(|name| name == workload), "{workload} with {value_size} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_is_resumed_only_under_the_same_words() {
+        let dir = TempDir::new().unwrap();
+        let load = |words_: &str, restart| load_state(dir.path(), "smoke", &words(words_), restart);
+        let mut state = load("--rounds 2", false).unwrap();
+        assert!(state.done.is_empty());
+        state.done.push("write".into());
+        replace(&dir.path().join("state.json"), &serde_json::to_vec(&state).unwrap()).unwrap();
+        assert_eq!(load("--rounds 2", false).unwrap().done, ["write"]);
+        assert!(load("--rounds 3", false).unwrap_err().to_string().contains("--restart"));
+        assert!(load("--rounds 3", true).unwrap().done.is_empty());
+        std::fs::write(dir.path().join("state.json"), b"{\"suite\":").unwrap();
+        assert!(load("--rounds 2", false).unwrap_err().to_string().contains("damaged"));
+    }
+
+    #[test]
+    fn words_about_the_suite_itself_do_not_reach_the_cells() {
+        let kept = without_suite_flags(&words("--out x --json=y --restart --rounds 2 --json z"));
+        assert_eq!(kept, ["--rounds", "2"]);
+    }
+}
