@@ -116,12 +116,15 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(group).map(mean).collect()
 }
 
+/// A line of the latency chart: its run's place, the run, the kind of operation, the points.
+type Curve<'a> = (usize, &'a Run, &'a String, Vec<(f64, f64)>);
+
 /// Latency by share of operations: every step to the right is a tenth of the operations left over.
 pub(super) fn latency(workload: &str, runs: &[&Run]) -> String {
     const HEIGHT: f64 = 480.0;
     let mut svg = Svg::new(WIDTH, HEIGHT);
     svg.text(LEFT, 26.0, 16.0, Anchor::Start, &format!("{workload}: latency by share of operations"));
-    let curves: Vec<(usize, &Run, &String, Vec<(f64, f64)>)> = runs
+    let curves: Vec<Curve<'_>> = runs
         .iter()
         .enumerate()
         .flat_map(|(index, run)| {
@@ -243,7 +246,7 @@ mod tests {
             assert!(!text.contains('>'), "a stray > in {text:?}");
             let end = start + rest[start..].find('>').expect("a tag that ends");
             let tag = &rest[start + 1..end];
-            assert!(!tag.contains('<') && tag.matches('"').count() % 2 == 0, "{tag}");
+            assert!(!tag.contains('<') && tag.matches('"').count().is_multiple_of(2), "{tag}");
             if let Some(name) = tag.strip_prefix('/') {
                 assert_eq!(open.pop().as_deref(), Some(name), "closed out of order");
             } else {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dialsm_io::File;
 
+use crate::Result;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
@@ -17,7 +18,6 @@ use crate::table::{Compression, TableOptions, TableWriter};
 use crate::tree::Tree;
 use crate::types::FileNumber;
 use crate::version::{TableFile, TableMeta};
-use crate::Result;
 
 /// A table may overlap this many times its own target size in the grandparent level.
 const GRANDPARENT_OVERLAP_MAX: u64 = 10;
@@ -81,12 +81,6 @@ impl<'a> Outputs<'a> {
         }
         let (.., writer) = self.current.as_mut().expect("a table was just opened");
         writer.add(key, value)
-    }
-
-    /// Bytes written so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        let current = self.current.as_ref().map_or(0, |(.., writer)| writer.estimated_bytes());
-        self.finished.iter().map(|meta| meta.file_bytes).sum::<u64>() + current
     }
 
     /// Ends the last table; all of them are durable when this returns.
