@@ -9,13 +9,13 @@
 
 use std::sync::Arc;
 
+use crate::Result;
 use crate::compaction::output::Outputs;
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::edit::TreeEdit;
 use crate::version::{TableFile, TableMeta};
-use crate::Result;
 
 /// Flushes `buffer`, the oldest sealed memtable of `tree`, whose last writer has left.
 ///

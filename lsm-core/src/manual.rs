@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::compaction::picker::{self, RangePick};
+use crate::Result;
 use crate::compaction::job;
-use std::sync::atomic::Ordering;
+use crate::compaction::picker::{self, RangePick};
 use crate::engine::Engine;
 use crate::options::CompactRangeOptions;
-use crate::Result;
+use std::sync::atomic::Ordering;
 
 /// Seals the active memtable and waits until all sealed ones are durable in tables.
 pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dialsm_io::File;
 
+use crate::Result;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
@@ -17,7 +18,6 @@ use crate::table::{Compression, TableOptions, TableWriter};
 use crate::tree::Tree;
 use crate::types::FileNumber;
 use crate::version::{TableFile, TableMeta};
-use crate::Result;
 
 /// A table may overlap this many times its own target size in the grandparent level.
 const GRANDPARENT_OVERLAP_MAX: u64 = 10;

@@ -21,12 +21,12 @@ use parking_lot::Mutex;
 use super::edit::{ManifestRecord, TreeEdit};
 use super::manifest::{self, ManifestWriter};
 use super::{TableFile, Version};
+use crate::Result;
 use crate::engine::Engine;
+use crate::filename::FileName;
 use crate::gate::Gate;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo};
-use crate::Result;
-use crate::filename::FileName;
 
 /// A manifest is rewritten when it has grown past this and past [`GROWTH_MAX`] times its start.
 const ROLL_BYTES: u64 = 4 << 20;

@@ -60,7 +60,9 @@ pub(crate) fn admission(inputs: &StallInputs, options: &Options) -> Admission {
     if !options.automatic_compaction {
         return Admission::Open;
     }
-    let span = |value: f64, from: f64, to: f64| if value < from { -1.0 } else { (value - from) / (to - from).max(1.0) };
+    let span = |value: f64, from: f64, to: f64| {
+        if value < from { -1.0 } else { (value - from) / (to - from).max(1.0) }
+    };
     let l0 = span(
         inputs.l0_runs as f64,
         options.level0_slowdown_trigger as f64,
@@ -232,7 +234,10 @@ impl StallGate {
                 return Err(Error::new(ErrorKind::WouldStall, text));
             }
             if deadline.is_some_and(|deadline| deadline <= engine.env.now()) {
-                return Err(Error::new(ErrorKind::TimedOut, "the write's deadline passed while it was stalled"));
+                return Err(Error::new(
+                    ErrorKind::TimedOut,
+                    "the write's deadline passed while it was stalled",
+                ));
             }
             if interval.as_ref().is_none_or(|i| i.cause != cause) {
                 interval = None;
