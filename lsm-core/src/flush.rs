@@ -13,6 +13,7 @@ use crate::Result;
 use crate::compaction::output::Outputs;
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
+use crate::invariants::check_installed;
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::edit::TreeEdit;
 use crate::version::{TableFile, TableMeta};
@@ -81,7 +82,7 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, meta: Option
         sealed: view.sealed.iter().filter(|other| !Arc::ptr_eq(other, buffer)).cloned().collect(),
         version: version.clone(),
     });
-    engine.versions.queue(tree, &mut state, edit, version, Vec::new());
+    engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
     tree.refresh_stall(engine, state);
-    Ok(())
+    check_installed(engine, tree, &version)
 }

@@ -34,6 +34,7 @@ pub mod filename;
 mod flush;
 pub mod format;
 mod gate;
+mod invariants;
 pub mod iterator;
 pub mod key;
 mod manual;

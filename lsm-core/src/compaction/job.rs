@@ -20,6 +20,7 @@ use super::visibility::CompactionIter;
 use crate::background::cancelled;
 use crate::engine::Engine;
 use crate::filename::FileName;
+use crate::invariants::check_installed;
 use crate::metrics::Counter;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
@@ -230,7 +231,9 @@ fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<Vec<T
         sealed: view.sealed.clone(),
         version: version.clone(),
     });
-    engine.versions.queue(tree, &mut state, edit, version, leaving);
+    engine.versions.queue(tree, &mut state, edit, version.clone(), leaving);
+    drop(state);
+    check_installed(engine, tree, &version)?;
     Ok(bytes)
 }
 

@@ -25,6 +25,7 @@ use crate::Result;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::gate::Gate;
+use crate::invariants::check_settling;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo};
 
@@ -124,6 +125,9 @@ impl VersionSet {
         }
         if batch.is_empty() {
             return Ok(());
+        }
+        if let Some(last) = batch.last() {
+            check_settling(engine, &last.version)?;
         }
         let floor = batch.last().map_or(0, |install| install.floor);
         let record = ManifestRecord {
