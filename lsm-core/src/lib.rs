@@ -68,3 +68,8 @@ pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use verify::VerifyReport;
 pub use write::stall::{StallReport, StallTimes};
+
+/// The example in the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
