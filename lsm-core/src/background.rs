@@ -136,7 +136,6 @@ fn run(engine: &Arc<Engine>, job: Job) {
     match job {
         Job::Flush(tree, buffer) => {
             let result = flush::run(engine, &tree, &buffer);
-            tree.lock().flushing = false;
             engine.scheduler.state.lock().running_flushes -= 1;
             note(engine, "a flush", result);
         }

@@ -26,8 +26,11 @@ pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
             return Ok(());
         }
         if !pending {
+            // Tables whose sync another worker still waits for settle when that returns.
             engine.versions.settle(engine)?;
-            continue;
+            if !engine.versions.has_unsettled() {
+                return Ok(());
+            }
         }
         engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
     }

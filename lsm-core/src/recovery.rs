@@ -80,7 +80,7 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
         let mut state = tree.lock();
         tree.switch(&mut state, last);
         drop(state);
-        flush::run_live(engine, tree, &buffer)?;
+        flush::run_unsettled(engine, tree, &buffer)?;
     }
     Ok(())
 }
