@@ -2,8 +2,6 @@
 
 #[cfg(feature = "fjall")]
 mod fjall;
-#[cfg(feature = "fjall")]
-mod fjall;
 mod null;
 mod rocksdb;
 #[allow(unsafe_code)] // Calls through the C interface.
