@@ -3,7 +3,8 @@
 //! simulation can stand in for all of it.
 //!
 //! Modules in reading order: [`error`], [`fs`] (the traits; `fs/os.rs` on plain calls, `fs/sim.rs`
-//! in memory with crash images), [`env`](mod@env) (clock, seeds, threads, events).
+//! in memory with crash images, `fs/fault.rs` fails on demand), [`env`](mod@env) (clock, seeds,
+//! threads, events; `env/os.rs` the system's, `env/sim.rs` a simulation), [`rng`].
 
 #![deny(unsafe_code)]
 
@@ -13,7 +14,15 @@ compile_error!("DiaLSM is tested on 64-bit Linux only");
 pub mod env;
 pub mod error;
 pub mod fs;
+pub mod rng;
 
-pub use env::{Env, Event, JobHandle};
+pub use env::os::OsEnv;
+pub use env::sim::SimEnv;
+pub use env::{Env, Event, Job, JobHandle, Nanos};
 pub use error::{Error, ErrorKind, Result};
-pub use fs::{File, Fs};
+pub use fs::call::{Call, OpKind};
+pub use fs::fault::{Fault, FaultFs, Rule};
+pub use fs::os::OsFs;
+pub use fs::sim::{CrashPolicy, SimFs};
+pub use fs::{Access, Advice, File, FileLock, Fs, LockMode, Op, Ticket};
+pub use rng::SplitMix64;

@@ -131,6 +131,11 @@ pub trait UserComparator: Send + Sync {
     fn name(&self) -> &str;
     /// The order.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
+    /// Whether keys that compare equal are always the same bytes. Filters hash bytes, so a table
+    /// gets one only if this holds; the default is the answer that is never wrong.
+    fn equal_is_identical(&self) -> bool {
+        false
+    }
 }
 
 /// The order of user keys in a keyspace.
@@ -158,6 +163,14 @@ impl Comparator {
             Comparator::Bytewise => "dialsm.bytewise",
             Comparator::ReverseBytewise => "dialsm.reverse-bytewise",
             Comparator::Custom(c) => c.name(),
+        }
+    }
+
+    /// Whether keys that compare equal are always the same bytes.
+    pub fn equal_is_identical(&self) -> bool {
+        match self {
+            Comparator::Bytewise | Comparator::ReverseBytewise => true,
+            Comparator::Custom(c) => c.equal_is_identical(),
         }
     }
 

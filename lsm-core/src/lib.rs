@@ -12,13 +12,49 @@
 
 #![deny(unsafe_code)]
 
+mod background;
+mod background_error;
+pub mod batch;
+pub mod cache;
 pub mod checksum;
 pub mod coding;
+pub mod compaction;
+pub mod db;
+mod engine;
+pub mod filename;
+mod flush;
 pub mod format;
+mod gate;
+pub mod iterator;
 pub mod key;
+mod manual;
+pub mod memtable;
+pub mod metrics;
+mod obsolete;
+mod open;
+pub mod options;
+mod prefetch;
+mod properties;
 pub mod read;
+mod recovery;
 pub mod slice;
+pub mod snapshot;
+pub mod table;
+mod tree;
 pub mod types;
+pub mod verify;
+pub mod version;
+pub mod wal;
+pub mod write;
 
+pub use batch::WriteBatch;
+pub use db::Db;
 pub use dialsm_io::{Error, ErrorKind, Result};
+pub use iterator::DbIterator;
+pub use metrics::StallCause;
+pub use options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
+pub use read::get::ReadContext;
 pub use slice::Slice;
+pub use snapshot::Snapshot;
+pub use verify::VerifyReport;
+pub use write::stall::{StallReport, StallTimes};

@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use crate::error::Result;
 
+pub mod call;
 pub mod fault;
 pub mod os;
 pub mod sim;
+mod ticket;
 
 /// A file system. Paths are absolute or relative to the process, as the caller has them.
 pub trait Fs: Send + Sync + 'static {

@@ -63,3 +63,41 @@ pub trait InternalIter: Send {
         Slice::copy_of(self.value())
     }
 }
+
+impl<I: InternalIter + ?Sized> InternalIter for Box<I> {
+    #[inline]
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        (**self).seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        (**self).seek_to_last()
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        (**self).seek(target)
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        (**self).seek_for_prev(target)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        (**self).prev()
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+    fn value_slice(&self) -> Slice {
+        (**self).value_slice()
+    }
+}

@@ -1,3 +1,11 @@
 //! The read path: point look-ups and the stack of iterators.
+//!
+//! A scan is `db_iter` over `merging_iter` over memtables, L0 tables and one `level_iter` a level.
 
+pub mod db_iter;
+pub mod get;
 pub mod internal;
+pub mod level_iter;
+pub mod merging_iter;
+#[cfg(test)]
+pub(crate) mod testing;

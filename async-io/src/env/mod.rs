@@ -2,12 +2,22 @@
 //!
 //! Nothing above this crate parks a thread except through [`Event`]: in life that is a condition
 //! variable, in a simulation it hands control to the one thread that may run next. Locks that are
-//! held only over a few instructions, and never over a wait or an I/O call, may be ordinary ones.
+//! held only over a few instructions, and never over a wait, a notify, a spawn or an I/O call, may
+//! be ordinary ones: at each of those a simulation may let another thread go on, which would then
+//! block on the lock outside the simulation's sight.
+//!
+//! Modules: `os` and `event` (the real thing), `signals`, `fork`, `sim` (one thread at a time, by a seed).
 
 use std::sync::Arc;
 
 use crate::error::Result;
 use crate::fs::Fs;
+
+mod event;
+mod fork;
+pub mod os;
+mod signals;
+pub mod sim;
 
 /// Nanoseconds on a clock that never goes back. The origin means nothing.
 pub type Nanos = u64;
@@ -68,6 +78,7 @@ pub trait Event: Send + Sync {
     /// Returns whether the epoch moved.
     fn wait(&self, seen: u64, deadline: Option<Nanos>) -> bool;
 
-    /// Moves the epoch and wakes all waiters. Cheap when nobody waits.
+    /// Moves the epoch and wakes all waiters. Cheap when nobody waits. In a simulation another
+    /// thread may go on here, so no ordinary lock may be held.
     fn notify(&self);
 }

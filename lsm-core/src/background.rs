@@ -1,0 +1,252 @@
+//! The one scheduler of a database: worker threads that always take the most urgent job.
+//!
+//! Order: flush before everything, since writers wait for it and it waits for nobody; then parts
+//! of a compaction that is already running; then the compaction with the highest score. One worker
+//! is kept free of compactions, so that a flush never waits for one (rule 21). A job that met a
+//! full disk is tried again on a timer; after a lasting error nothing runs any more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dialsm_io::env::Nanos;
+use dialsm_io::{Env, Event, JobHandle};
+use parking_lot::Mutex;
+
+use crate::compaction::job::SubJobs;
+use crate::compaction::plan::Plan;
+use crate::compaction::{job, picker};
+use crate::engine::Engine;
+use crate::tree::{Buffer, Tree};
+use crate::{Error, ErrorKind, Result, flush};
+
+/// How long after a full disk the failed job is tried again.
+const RETRY_AFTER: Nanos = 500_000_000;
+
+/// What a worker may do.
+enum Job {
+    Flush(Arc<Tree>, Arc<Buffer>),
+    Compact(Arc<Tree>, Box<Plan>),
+    Help(Arc<SubJobs>),
+    Settle,
+}
+
+#[derive(Default)]
+struct State {
+    running_flushes: usize,
+    running_compactions: usize,
+    /// Parts of running compactions that a free worker may take.
+    offers: Vec<Arc<SubJobs>>,
+    /// After a full disk: when to try again.
+    retry_at: Option<Nanos>,
+    stopping: bool,
+    /// Compactions are held back: a caller wants the tree for itself.
+    paused: usize,
+}
+
+/// Workers and what they know of each other.
+pub(crate) struct Scheduler {
+    /// Something may have become possible.
+    pub(crate) wake: Arc<dyn Event>,
+    /// A job has ended.
+    pub(crate) ended: Arc<dyn Event>,
+    state: Mutex<State>,
+    threads: Mutex<Vec<Box<dyn JobHandle>>>,
+}
+
+impl Scheduler {
+    pub(crate) fn new(env: &dyn Env) -> Scheduler {
+        Scheduler {
+            wake: env.event(),
+            ended: env.event(),
+            state: Mutex::new(State::default()),
+            threads: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// Those of the system; workers already started go on until [`Scheduler::stop`].
+    pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
+        for i in 0..engine.options.background_jobs_max.max(1) {
+            let worker = engine.clone();
+            let job = Box::new(move || run_worker(&worker));
+            let thread = engine.env.spawn(&format!("dialsm-bg-{i}"), job)?;
+            engine.scheduler.threads.lock().push(thread);
+        }
+        Ok(())
+    }
+
+    /// Lets running jobs end soon and joins the workers. They see `engine.closing`.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.wake.notify();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(|thread| thread.join());
+    }
+
+    /// Offers parts of a compaction to free workers.
+    pub(crate) fn offer(&self, parts: &Arc<SubJobs>) {
+        self.state.lock().offers.push(parts.clone());
+        self.wake.notify();
+    }
+
+    /// Takes the offer back.
+    pub(crate) fn withdraw(&self, parts: &Arc<SubJobs>) {
+        self.state.lock().offers.retain(|offer| !Arc::ptr_eq(offer, parts));
+    }
+
+    /// Jobs under way: flushes, compactions.
+    pub(crate) fn running(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.running_flushes, state.running_compactions)
+    }
+
+    /// Starts no automatic compaction until [`Scheduler::resume`].
+    pub(crate) fn pause_compactions(&self) {
+        self.state.lock().paused += 1;
+    }
+
+    pub(crate) fn resume(&self) {
+        self.state.lock().paused -= 1;
+        self.wake.notify();
+    }
+}
+
+fn run_worker(engine: &Arc<Engine>) {
+    loop {
+        let seen = engine.scheduler.wake.epoch();
+        if engine.scheduler.state.lock().stopping {
+            return;
+        }
+        engine.graveyard.bury(engine);
+        let Some(job) = next_job(engine) else {
+            let retry_at = engine.scheduler.state.lock().retry_at;
+            engine.scheduler.wake.wait(seen, retry_at);
+            continue;
+        };
+        run(engine, job);
+        engine.scheduler.ended.notify();
+        // What has ended may have made several things possible; one worker is awake already.
+        engine.scheduler.wake.notify();
+    }
+}
+
+fn run(engine: &Arc<Engine>, job: Job) {
+    match job {
+        Job::Flush(tree, buffer) => {
+            let result = flush::run(engine, &tree, &buffer);
+            tree.lock().flushing = false;
+            engine.scheduler.state.lock().running_flushes -= 1;
+            note(engine, "a flush", result);
+        }
+        Job::Compact(tree, plan) => {
+            let result = job::run(engine, &tree, &plan, None);
+            engine.scheduler.state.lock().running_compactions -= 1;
+            note(engine, "a compaction", result);
+        }
+        Job::Help(parts) => parts.run_one(engine),
+        Job::Settle => note(engine, "a manifest write", engine.versions.settle(engine)),
+    }
+}
+
+/// Latches or lifts what a job met.
+fn note(engine: &Engine, what: &str, result: Result<()>) {
+    match result {
+        Ok(()) => engine.error.lift_passing(),
+        Err(error) if error.kind() == ErrorKind::Cancelled => {}
+        Err(error) => {
+            engine.error.latch(what, &error);
+            if error.kind() == ErrorKind::NoSpace {
+                engine.scheduler.state.lock().retry_at = Some(engine.env.now() + RETRY_AFTER);
+            }
+            engine.tree.stall.wake_all();
+        }
+    }
+}
+
+fn next_job(engine: &Arc<Engine>) -> Option<Job> {
+    if engine.error.is_lasting() || engine.closing.load(Ordering::Acquire) {
+        return None;
+    }
+    let mut state = engine.scheduler.state.lock();
+    if let Some(at) = state.retry_at {
+        if engine.env.now() < at {
+            return None;
+        }
+        state.retry_at = None;
+        if engine.versions.has_unsettled() {
+            return Some(Job::Settle);
+        }
+    }
+    let tree = &engine.tree;
+    if let Some(buffer) = next_flush(tree) {
+        state.running_flushes += 1;
+        return Some(Job::Flush(tree.clone(), buffer));
+    }
+    if let Some(offer) = state.offers.iter().find(|offer| offer.has_open()) {
+        return Some(Job::Help(offer.clone()));
+    }
+    let compactions_max = engine.options.background_jobs_max.saturating_sub(1).max(1);
+    if state.running_compactions < compactions_max && state.paused == 0 && engine.options.automatic_compaction
+    {
+        let mut tree_state = tree.lock();
+        if let Some(plan) = picker::pick(&tree.view().version, &engine.strategy) {
+            if let Err(error) = plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed)) {
+                engine.error.latch("picking a compaction", &error);
+                return None;
+            }
+            tree_state.compactions_running += 1;
+            state.running_compactions += 1;
+            return Some(Job::Compact(tree.clone(), Box::new(plan)));
+        }
+    }
+    None
+}
+
+/// The oldest sealed memtable, if it may be flushed now.
+fn next_flush(tree: &Tree) -> Option<Arc<Buffer>> {
+    let mut state = tree.lock();
+    if state.flushing {
+        return None;
+    }
+    let oldest = tree.view().sealed.last().cloned().filter(|buffer| buffer.is_quiet())?;
+    state.flushing = true;
+    Some(oldest)
+}
+
+/// Whether nothing is left to do for now: no flush, no compaction, nothing to settle.
+pub(crate) fn is_idle(engine: &Engine) -> bool {
+    let state = engine.scheduler.state.lock();
+    let tree = engine.tree.lock();
+    let view = engine.tree.view();
+    state.running_flushes == 0
+        && state.running_compactions == 0
+        && !tree.flushing
+        && tree.compactions_running == 0
+        && view.sealed.is_empty()
+        && !engine.versions.has_unsettled()
+        && (!engine.options.automatic_compaction || picker::pick(&view.version, &engine.strategy).is_none())
+}
+
+/// Waits until [`is_idle`].
+///
+/// # Errors
+/// The background error that keeps it from ever being so, or `Closed`.
+pub(crate) fn wait_until_idle(engine: &Engine) -> Result<()> {
+    loop {
+        let seen = engine.scheduler.ended.epoch();
+        engine.check_open()?;
+        engine.error.check()?;
+        if is_idle(engine) {
+            return Ok(());
+        }
+        engine.schedule();
+        engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
+    }
+}
+
+/// The error of a job that stops because the database is closing.
+pub(crate) fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "the job was stopped because the database is closing")
+}

@@ -1,0 +1,102 @@
+//! The first background error that matters, latched: writes are refused, reads go on.
+//!
+//! Two grades. *Full disk* is passing: writes get `NoSpace` while it lasts, the failed job is tried
+//! again on a timer, and its success lifts the error. Everything else is *lasting*: writes get
+//! `Poisoned` with the text of the first failure until the database is opened anew, because a
+//! failed sync or a corrupt input says nothing good about a retry.
+
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::{Error, ErrorKind, Result};
+
+const NONE: u8 = 0;
+const PASSING: u8 = 1;
+const LASTING: u8 = 2;
+
+#[derive(Default)]
+pub(crate) struct BackgroundError {
+    grade: AtomicU8,
+    first: Mutex<Option<Error>>,
+}
+
+impl BackgroundError {
+    /// Latches `error`, met while doing `what`. A lasting error is never replaced.
+    pub(crate) fn latch(&self, what: &str, error: &Error) {
+        self.latch_graded(what, error, if error.kind() == ErrorKind::NoSpace { PASSING } else { LASTING });
+    }
+
+    /// Latches `error` for good, even a full disk: a failed sync can't be made up for.
+    pub(crate) fn latch_lasting(&self, what: &str, error: &Error) {
+        self.latch_graded(what, error, LASTING);
+    }
+
+    fn latch_graded(&self, what: &str, error: &Error, grade: u8) {
+        let mut first = self.first.lock();
+        if self.grade.load(Ordering::Relaxed) >= grade {
+            return;
+        }
+        let kind = if grade == PASSING { ErrorKind::NoSpace } else { ErrorKind::Poisoned };
+        let mut latched = Error::new(kind, format!("writes are stopped: {what} failed: {}", error.message()));
+        if let Some(path) = error.path() {
+            latched = latched.at_path(path);
+        }
+        if let Some(offset) = error.offset() {
+            latched = latched.at_offset(offset);
+        }
+        *first = Some(latched);
+        self.grade.store(grade, Ordering::Release);
+    }
+
+    /// Lifts a passing error after the job that met it has succeeded.
+    pub(crate) fn lift_passing(&self) {
+        if self.grade.load(Ordering::Acquire) != PASSING {
+            return;
+        }
+        let mut first = self.first.lock();
+        if self.grade.load(Ordering::Relaxed) == PASSING {
+            *first = None;
+            self.grade.store(NONE, Ordering::Release);
+        }
+    }
+
+    /// Whether a full disk stops writes right now.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.grade.load(Ordering::Acquire) == PASSING
+    }
+
+    /// Whether writes are refused until the database is opened anew.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.grade.load(Ordering::Acquire) == LASTING
+    }
+
+    /// The latched error, if any.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.grade.load(Ordering::Acquire) == NONE {
+            return Ok(());
+        }
+        self.first.lock().clone().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disk_passes_and_the_first_lasting_error_stays() {
+        let latch = BackgroundError::default();
+        assert!(latch.check().is_ok());
+        latch.latch("flush", &Error::new(ErrorKind::NoSpace, "full"));
+        assert_eq!(latch.check().expect_err("full").kind(), ErrorKind::NoSpace);
+        latch.lift_passing();
+        assert!(latch.check().is_ok());
+        latch.latch("flush", &Error::new(ErrorKind::Io, "EIO one"));
+        latch.latch("flush", &Error::new(ErrorKind::NoSpace, "full"));
+        latch.latch("compaction", &Error::new(ErrorKind::Io, "EIO two"));
+        latch.lift_passing();
+        let error = latch.check().expect_err("poisoned");
+        assert_eq!(error.kind(), ErrorKind::Poisoned);
+        assert!(error.message().contains("EIO one"));
+    }
+}

@@ -1,0 +1,291 @@
+//! The two caches of the read path (R5): data blocks, and open tables.
+//!
+//! Both stand on `quick_cache`, with a fixed hasher, so that nothing depends on random state or on
+//! addresses. Both are bounded by weight at every moment. Nothing here waits except
+//! [`TableCache::get`], and that through an [`Event`] of the environment, so a simulation sees it.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use dialsm_io::Event;
+use parking_lot::Mutex;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+
+use crate::Result;
+use crate::table::{Block, TableReader};
+use crate::types::FileNumber;
+
+/// A hasher for small integer keys, always the same.
+#[derive(Clone, Copy, Default)]
+struct Fixed(u64);
+
+impl Hasher for Fixed {
+    fn write(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        // High and low half of the product folded, so that every bit of the result depends on
+        // every bit of the key.
+        let wide = u128::from(self.0 ^ value ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93_u128;
+        self.0 = (wide >> 64) as u64 ^ wide as u64;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[derive(Clone, Copy)]
+struct FixedState;
+
+impl BuildHasher for FixedState {
+    type Hasher = Fixed;
+    #[inline]
+    fn build_hasher(&self) -> Fixed {
+        Fixed(0)
+    }
+}
+
+/// A file's name within one block cache, which several databases may share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId(u64);
+
+/// What the cache's own bookkeeping costs for each block, about.
+const BLOCK_OVERHEAD_BYTES: usize = 96;
+
+/// The least that a shard must hold, so that large blocks still find room.
+const SHARD_BYTES_MIN: u64 = 8 << 20;
+const SHARDS_MAX: u64 = 16;
+
+#[derive(Clone)]
+struct BlockWeight;
+
+impl Weighter<(FileId, u64), Block> for BlockWeight {
+    fn weight(&self, _: &(FileId, u64), block: &Block) -> u64 {
+        (block.memory_bytes() + BLOCK_OVERHEAD_BYTES) as u64
+    }
+}
+
+type Blocks = Cache<(FileId, u64), Block, BlockWeight, FixedState, DefaultLifecycle<(FileId, u64), Block>>;
+
+/// Counters that threads add to without sharing cache lines, mostly.
+#[repr(align(128))]
+#[derive(Default)]
+struct Counts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+const COUNTS: usize = 16;
+
+/// Data blocks in memory, decompressed, under a bound in bytes.
+pub struct BlockCache {
+    blocks: Option<Blocks>,
+    capacity: u64,
+    counts: [Counts; COUNTS],
+    next_id: AtomicU64,
+}
+
+impl BlockCache {
+    /// A cache of at most `capacity_bytes`; 0 caches nothing.
+    pub fn new(capacity_bytes: u64) -> BlockCache {
+        let blocks = (capacity_bytes > 0).then(|| {
+            let options = OptionsBuilder::new()
+                .estimated_items_capacity((capacity_bytes / 4096).max(1) as usize)
+                .weight_capacity(capacity_bytes)
+                .shards((capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX) as usize)
+                .build()
+                .expect("capacity and weight are both given");
+            Cache::with_options(options, BlockWeight, FixedState, DefaultLifecycle::default())
+        });
+        let counts = std::array::from_fn(|_| Counts::default());
+        BlockCache { blocks, capacity: capacity_bytes, counts, next_id: AtomicU64::new(1) }
+    }
+
+    /// A name for a file that is about to be read through this cache. Never given out twice.
+    pub fn new_file_id(&self) -> FileId {
+        FileId(self.next_id.fetch_add(1, Relaxed))
+    }
+
+    #[inline]
+    fn counts(&self, offset: u64) -> &Counts {
+        // Neighbouring blocks have different counters; which ones does not matter.
+        &self.counts[(offset >> 12) as usize % COUNTS]
+    }
+
+    /// The block at `offset` of `file`, if it is here.
+    #[inline]
+    pub(crate) fn get(&self, file: FileId, offset: u64) -> Option<Block> {
+        let found = self.blocks.as_ref()?.get(&(file, offset));
+        let counts = self.counts(offset);
+        match found {
+            Some(_) => counts.hits.fetch_add(1, Relaxed),
+            None => counts.misses.fetch_add(1, Relaxed),
+        };
+        found
+    }
+
+    /// Offers a block; returns whether the cache could have taken it.
+    pub(crate) fn insert(&self, file: FileId, offset: u64, block: &Block) -> bool {
+        let Some(blocks) = &self.blocks else { return false };
+        blocks.insert((file, offset), block.clone());
+        true
+    }
+
+    /// Drops the blocks of `file` at these offsets.
+    pub(crate) fn erase(&self, file: FileId, offsets: impl Iterator<Item = u64>) {
+        let Some(blocks) = &self.blocks else { return };
+        for offset in offsets {
+            blocks.remove(&(file, offset));
+        }
+    }
+
+    /// Bytes held now, bookkeeping included.
+    pub fn usage(&self) -> u64 {
+        self.blocks.as_ref().map_or(0, Cache::weight)
+    }
+
+    /// The bound, in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Look-ups that found their block.
+    pub fn hits(&self) -> u64 {
+        self.counts.iter().map(|c| c.hits.load(Relaxed)).sum()
+    }
+
+    /// Look-ups that did not.
+    pub fn misses(&self) -> u64 {
+        self.counts.iter().map(|c| c.misses.load(Relaxed)).sum()
+    }
+}
+
+/// Weighs a table by its memory, but never less than its share of the allowed number: so one
+/// bound on weight bounds both.
+#[derive(Clone)]
+struct TableWeight {
+    least: u64,
+}
+
+impl Weighter<FileNumber, Arc<TableReader>> for TableWeight {
+    fn weight(&self, _: &FileNumber, table: &Arc<TableReader>) -> u64 {
+        (table.memory_bytes() as u64).max(self.least)
+    }
+}
+
+type Tables = Cache<
+    FileNumber,
+    Arc<TableReader>,
+    TableWeight,
+    FixedState,
+    DefaultLifecycle<FileNumber, Arc<TableReader>>,
+>;
+
+/// The least that a shard of the table cache holds: a table whose index and filter are larger
+/// than its shard could not be kept open at all.
+const TABLE_SHARD_BYTES_MIN: u64 = 256 << 20;
+
+/// Open tables of one database, bounded in number and in bytes of index and filter.
+///
+/// A table in use stays open however long its `Arc` lives; the bound is on what the cache holds.
+pub struct TableCache {
+    tables: Tables,
+    /// Tables that some thread is opening now: few, so a list.
+    opening: Mutex<Vec<FileNumber>>,
+    opened: Arc<dyn Event>,
+}
+
+/// Takes a file off the list of those being opened, also when opening fails or panics.
+struct Opening<'a> {
+    cache: &'a TableCache,
+    number: FileNumber,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.cache.opening.lock().retain(|n| *n != self.number);
+        self.cache.opened.notify();
+    }
+}
+
+impl TableCache {
+    /// A cache of at most `tables_max` tables and `bytes_max` bytes of their memory; both at
+    /// least 1. `event` is one of the environment's, for this cache alone.
+    pub fn new(tables_max: usize, bytes_max: u64, event: Arc<dyn Event>) -> TableCache {
+        let (tables_max, bytes_max) = (tables_max.max(1), bytes_max.max(1));
+        let shards = (bytes_max / TABLE_SHARD_BYTES_MIN).clamp(1, SHARDS_MAX).min(tables_max as u64 / 32 + 1);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(tables_max.min(1 << 20))
+            .weight_capacity(bytes_max)
+            .shards(shards as usize)
+            .build()
+            .expect("capacity and weight are both given");
+        let weight = TableWeight { least: bytes_max.div_ceil(tables_max as u64) };
+        let tables = Cache::with_options(options, weight, FixedState, DefaultLifecycle::default());
+        TableCache { tables, opening: Mutex::new(Vec::new()), opened: event }
+    }
+
+    /// Table `number`, opened by `open` unless it is here. While one thread opens it, others that
+    /// want the same table wait for the outcome; if that is an error, the next one tries.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn get(
+        &self,
+        number: FileNumber,
+        open: impl FnOnce() -> Result<Arc<TableReader>>,
+    ) -> Result<Arc<TableReader>> {
+        loop {
+            if let Some(table) = self.tables.get(&number) {
+                return Ok(table);
+            }
+            let seen = self.opened.epoch();
+            let mut opening = self.opening.lock();
+            if !opening.contains(&number) {
+                opening.push(number);
+                break;
+            }
+            drop(opening);
+            self.opened.wait(seen, None);
+        }
+        let opening = Opening { cache: self, number };
+        // Between the look above and our name on the list, another may have finished opening it.
+        if let Some(table) = self.tables.get(&number) {
+            return Ok(table);
+        }
+        let table = open()?;
+        self.tables.insert(number, table.clone());
+        drop(opening);
+        Ok(table)
+    }
+
+    /// Forgets a table, as when its file is about to go.
+    pub fn evict(&self, number: FileNumber) {
+        self.tables.remove(&number);
+    }
+
+    /// Tables held open.
+    pub fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// The weight held, in bytes: memory of the tables, each at least its share of the bound.
+    pub fn usage(&self) -> u64 {
+        self.tables.weight()
+    }
+}

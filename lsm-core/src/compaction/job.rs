@@ -1,0 +1,240 @@
+//! A compaction from plan to settled edit.
+//!
+//! ```text
+//! C2 cut the plan's key range into parts; this worker and free ones merge them
+//! C3 merge the inputs   C4 drop what nobody sees   C5 write the outputs, durable
+//! F4 live version: outputs in, inputs out          F5 settle; C6 inputs unlinked when unused
+//! ```
+//! The inputs are marked busy from the pick to the install, so that no other plan touches them.
+//! A part that fails fails the job: its outputs are unlinked, the inputs stay live.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use dialsm_io::Event;
+use parking_lot::Mutex;
+
+use super::output::Outputs;
+use super::plan::{Plan, SubRange};
+use super::visibility::CompactionIter;
+use crate::background::cancelled;
+use crate::engine::Engine;
+use crate::filename::FileName;
+use crate::metrics::Counter;
+use crate::read::internal::InternalIter;
+use crate::read::level_iter::LevelIter;
+use crate::read::merging_iter::MergingIter;
+use crate::table::IterSpec;
+use crate::tree::{Tree, TreeView};
+use crate::types::SeqNo;
+use crate::version::edit::TreeEdit;
+use crate::version::{Level, Removed, TableFile, TableMeta};
+use crate::{Error, Result};
+
+/// Looks for a reason to stop after so many entries.
+const ENTRIES_BETWEEN_CHECKS: u32 = 1024;
+
+/// Runs `plan`, whose inputs are marked busy, and gives them back.
+///
+/// # Errors
+/// Those of the files; `Cancelled` if the database is closing or `cancel` was set. The tree is as
+/// it was then, or, if only settling failed, the result is live and settles later.
+pub(crate) fn run(
+    engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
+    plan: &Plan,
+    cancel: Option<&Arc<AtomicBool>>,
+) -> Result<()> {
+    let started = engine.env.now();
+    let result = if plan.trivial_move {
+        engine.metrics.add(Counter::TrivialMoves, plan.files().count() as u64);
+        Ok(None)
+    } else {
+        merge_all(engine, tree, plan, cancel).map(Some)
+    };
+    let installed = result.and_then(|outputs| install(engine, tree, plan, outputs));
+    {
+        let mut state = tree.lock();
+        plan.release();
+        state.compactions_running -= 1;
+        tree.refresh_stall(engine, state);
+    }
+    let written = installed?;
+    if !plan.trivial_move {
+        let level = usize::from(plan.output_level);
+        let ns = engine.env.now() - started;
+        engine.metrics.add_compaction(level, plan.input_bytes(), written, ns);
+    }
+    engine.versions.settle(engine)
+}
+
+/// A compaction cut into parts by key.
+pub(crate) struct SubJobs {
+    tree: Arc<Tree>,
+    plan: Plan,
+    snapshots: Vec<SeqNo>,
+    ranges: Vec<SubRange>,
+    next: AtomicUsize,
+    unfinished: AtomicUsize,
+    results: Mutex<Vec<Option<Result<Vec<TableMeta>>>>>,
+    done: Arc<dyn Event>,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+impl SubJobs {
+    /// Whether a part waits for a worker.
+    pub(crate) fn has_open(&self) -> bool {
+        self.next.load(Ordering::Acquire) < self.ranges.len()
+    }
+
+    /// Takes a part and runs it, if one is left.
+    pub(crate) fn run_one(&self, engine: &Arc<Engine>) {
+        let at = self.next.fetch_add(1, Ordering::AcqRel);
+        let Some(range) = self.ranges.get(at) else { return };
+        let result = self.merge(engine, range);
+        self.results.lock()[at] = Some(result);
+        self.unfinished.fetch_sub(1, Ordering::AcqRel);
+        self.done.notify();
+    }
+
+    fn merge(&self, engine: &Arc<Engine>, range: &SubRange) -> Result<Vec<TableMeta>> {
+        let plan = &self.plan;
+        let source = open_inputs(engine, &self.tree, plan)?;
+        let mut below = plan.drop_below();
+        let zero_seqnos = plan.output_level > 0 && !plan.has_specials();
+        let may_exist = move |key: &[u8]| below.may_exist(key);
+        let order = self.tree.comparator.clone();
+        let mut entries = CompactionIter::new(source, order, self.snapshots.clone(), zero_seqnos, may_exist);
+        let level = usize::from(plan.output_level);
+        let mut outputs = Outputs::new(engine, &self.tree, level, plan.output_epoch.unwrap_or(0))
+            .with_grandparents(&plan.grandparents);
+        let mut until_check = ENTRIES_BETWEEN_CHECKS;
+        entries.start(range.start.as_deref(), range.end.as_deref())?;
+        while entries.valid() {
+            outputs.add(entries.key(), entries.value())?;
+            until_check -= 1;
+            if until_check == 0 {
+                until_check = ENTRIES_BETWEEN_CHECKS;
+                self.check_cancelled(engine)?;
+            }
+            entries.next()?;
+        }
+        outputs.finish()
+    }
+
+    fn check_cancelled(&self, engine: &Engine) -> Result<()> {
+        let asked = self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+        if asked || engine.closing.load(Ordering::Relaxed) { Err(cancelled()) } else { Ok(()) }
+    }
+}
+
+fn merge_all(
+    engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
+    plan: &Plan,
+    cancel: Option<&Arc<AtomicBool>>,
+) -> Result<Vec<TableMeta>> {
+    let ranges = plan.sub_ranges(engine.options.subcompactions_max);
+    let parts = ranges.len();
+    let jobs = Arc::new(SubJobs {
+        tree: tree.clone(),
+        plan: plan.clone(),
+        snapshots: engine.snapshots.for_job(engine.commit.visible()),
+        ranges,
+        next: AtomicUsize::new(0),
+        unfinished: AtomicUsize::new(parts),
+        results: Mutex::new((0..parts).map(|_| None).collect()),
+        done: engine.env.event(),
+        cancel: cancel.cloned(),
+    });
+    if parts > 1 {
+        engine.scheduler.offer(&jobs);
+    }
+    while jobs.has_open() {
+        jobs.run_one(engine);
+    }
+    engine.scheduler.withdraw(&jobs);
+    loop {
+        let seen = jobs.done.epoch();
+        if jobs.unfinished.load(Ordering::Acquire) == 0 {
+            break;
+        }
+        jobs.done.wait(seen, None);
+    }
+    let results = std::mem::take(&mut *jobs.results.lock());
+    collect(engine, results)
+}
+
+/// All outputs in key order; if a part failed, the files of the others are unlinked.
+fn collect(engine: &Engine, results: Vec<Option<Result<Vec<TableMeta>>>>) -> Result<Vec<TableMeta>> {
+    let mut outputs = Vec::new();
+    let mut failure = None;
+    for result in results {
+        match result.expect("no part is unfinished") {
+            Ok(tables) => outputs.extend(tables),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let Some(error) = failure else { return Ok(outputs) };
+    for meta in outputs {
+        let _ = engine.env.fs().unlink(&FileName::Table(meta.number).path(&engine.dir));
+    }
+    Err(error)
+}
+
+fn open_inputs(engine: &Arc<Engine>, tree: &Tree, plan: &Plan) -> Result<MergingIter<Box<dyn InternalIter>>> {
+    let spec = IterSpec::whole_table();
+    let mut children: Vec<Box<dyn InternalIter>> = Vec::new();
+    for input in &plan.inputs {
+        if input.level == 0 {
+            for table in &input.files {
+                children.push(Box::new(engine.open_table(table)?.iter(spec)));
+            }
+        } else {
+            let level = Arc::new(Level::new(input.files.clone()));
+            let tables = engine.clone();
+            let open = move |table: &Arc<TableFile>| Ok(tables.open_table(table)?.iter(spec));
+            children.push(Box::new(LevelIter::new(tree.comparator.clone(), level, None, None, open)));
+        }
+    }
+    Ok(MergingIter::new(tree.comparator.clone(), children))
+}
+
+/// Makes the result live; `outputs` is `None` for a move. Returns the bytes written.
+fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<Vec<TableMeta>>) -> Result<u64> {
+    let mut edit = TreeEdit { tree: tree.id, ..TreeEdit::default() };
+    let mut removed: Vec<Removed> = Vec::new();
+    let mut leaving: Vec<Arc<TableFile>> = Vec::new();
+    for (level, table) in plan.files() {
+        removed.push((level, table.number()));
+        leaving.push(table.clone());
+    }
+    edit.removed.clone_from(&removed);
+    let added: Vec<(u8, Arc<TableFile>)> = match outputs {
+        // The same table on another level: not obsolete.
+        None => std::mem::take(&mut leaving).into_iter().map(|table| (plan.output_level, table)).collect(),
+        Some(metas) => metas
+            .into_iter()
+            .map(|meta| {
+                let table = TableFile::new(&tree.comparator, meta);
+                (plan.output_level, table)
+            })
+            .collect(),
+    };
+    edit.added = added.iter().map(|(level, table)| (*level, table.meta().describe())).collect();
+    let bytes = added.iter().map(|(_, table)| table.file_bytes()).sum();
+    let mut state = tree.lock();
+    let version = Arc::new(tree.view().version.apply(&removed, &added).map_err(internal)?);
+    tree.publish(&mut state, |view| TreeView {
+        active: view.active.clone(),
+        sealed: view.sealed.clone(),
+        version: version.clone(),
+    });
+    engine.versions.queue(tree, &mut state, edit, version, leaving);
+    Ok(bytes)
+}
+
+/// A plan whose result breaks the level order is a fault of ours, not of the data.
+fn internal(error: Error) -> Error {
+    Error::new(crate::ErrorKind::Internal, format!("a compaction's result does not fit: {}", error.message()))
+}

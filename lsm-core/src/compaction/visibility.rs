@@ -1,0 +1,464 @@
+//! Which entries of a merge go on, and which nobody can see any more (C4).
+//!
+//! A streaming filter: it looks at the versions of a key newest first, holds back at most one
+//! tombstone, and allocates nothing per entry.
+//!
+//! ```text
+//! snapshots     4            9           15 = visible when the compaction began
+//! stripes   0: ..=4      1: 5..=9     2: 10..=15      unpublished: 16..
+//! ```
+//! Two versions in one stripe look the same to every snapshot but for the newer hiding the older.
+//!
+//! | entry | goes on, unless |
+//! |---|---|
+//! | Put, Merge | a Put or Delete of its stripe hides it |
+//! | Delete | hidden as above; or nothing older is left of the key, here or below |
+//! | SingleDelete | a Delete of its stripe hides it; or the next older entry is a Put of its stripe: both go; or a tombstone of its stripe: it goes; or nothing older is left |
+//! | all other kinds | always goes on; hides nothing, is not hidden, pairs with nothing |
+//!
+//! INVARIANTS (attacked by `random_compactions_never_change_a_read`)
+//! - Unpublished entries, above the newest snapshot given, are kept as they are and hide nothing:
+//!   a snapshot may yet be taken between any two of them (rule 9 of the brief).
+//! - A tombstone goes only if `may_exist` says that no older data of the key lies outside the
+//!   merge, and no older entry of the key is let through after it. To know the latter it is held
+//!   back until the key ends.
+//! - A Put does not hide a SingleDelete: the Put may itself be taken away by a younger
+//!   SingleDelete, and would uncover what lies below.
+//! - Of a Put let through with sequence 0, no older entry of the key follows; sequence 0 is given
+//!   only where `may_exist` is false and the oldest snapshot sees the Put.
+//! - The output ascends. Input that does not is `Corruption`.
+//!
+//! Mixing Delete and SingleDelete on one key between two puts can uncover an older value, here as
+//! elsewhere: a Put hides a Delete of its stripe, and may then be taken away by a SingleDelete.
+
+use std::cmp::Ordering;
+
+use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, trailer, trailer_of, user_key};
+use crate::read::internal::InternalIter;
+use crate::types::{SEQNO_MAX, SeqNo};
+use crate::{Error, ErrorKind, Result};
+
+/// What was not let through, by reason, in entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DropCounts {
+    /// Entries read from the inputs.
+    pub read: u64,
+    /// Hidden by a newer version in the same stripe.
+    pub hidden: u64,
+    /// Tombstones that had nothing left to hide, or did nothing beside another tombstone.
+    pub tombstones: u64,
+    /// Entries that went as pairs of a SingleDelete and its Put.
+    pub single_pairs: u64,
+    /// Equal in key, sequence and kind to the one before.
+    pub duplicates: u64,
+    /// Let through with sequence 0.
+    pub zeroed: u64,
+}
+
+/// No stripe.
+const NONE: usize = usize::MAX;
+
+/// Where the entry on offer lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Out {
+    End,
+    /// The source stands on it.
+    Source,
+    /// The source stands on it; its key is in `out_key`.
+    Rewritten,
+    /// It is the tombstone that was held back; the source stands behind it.
+    Held,
+    Failed,
+}
+
+/// What to do with the source's entry.
+enum Verdict {
+    Keep,
+    KeepZeroed,
+    Drop,
+    /// Hold it back until more of its key is known.
+    Hold,
+    /// Let the tombstone held back go first, then look at the entry again.
+    HeldFirst,
+}
+
+/// What is known of the user key at hand.
+struct KeyState {
+    /// Trailer of the entry seen last.
+    last_trailer: u64,
+    /// Stripe whose older entries a Put or Delete hides.
+    hidden: usize,
+    /// Whether that was a Delete.
+    by_delete: bool,
+    /// Stripe in which a SingleDelete took its Put; older values there are hidden by that Put.
+    paired: usize,
+    /// A Put was let through with sequence 0.
+    zeroed: bool,
+    /// Whether older data may exist outside the merge; asked once a key.
+    may_exist: Option<bool>,
+}
+
+impl KeyState {
+    fn new() -> KeyState {
+        KeyState {
+            last_trailer: u64::MAX,
+            hidden: NONE,
+            by_delete: false,
+            paired: NONE,
+            zeroed: false,
+            may_exist: None,
+        }
+    }
+}
+
+/// A tombstone held back.
+struct Held {
+    /// Whether there is one.
+    full: bool,
+    single: bool,
+    stripe: usize,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// The entries of a compaction's inputs that have to be written.
+pub struct CompactionIter<I, B> {
+    iter: I,
+    comparator: Comparator,
+    /// Ascending; the last one is the sequence visible when the compaction began.
+    snapshots: Vec<SeqNo>,
+    zero_seqnos: bool,
+    may_exist: B,
+    /// End of the range, exclusive.
+    end: Option<Vec<u8>>,
+    /// The user key at hand, and whether there is one.
+    key: Vec<u8>,
+    in_key: bool,
+    state: KeyState,
+    /// The source's entry was looked at before, but what was held back went first.
+    again: bool,
+    held: Held,
+    out: Out,
+    out_key: Vec<u8>,
+    counts: DropCounts,
+}
+
+impl<I, B> CompactionIter<I, B>
+where
+    I: InternalIter,
+    B: FnMut(&[u8]) -> bool,
+{
+    /// A filter over `iter`, to be positioned by [`CompactionIter::start`].
+    ///
+    /// `snapshots` are the sequences held, the visible one among them, in any order; entries above
+    /// all of them are kept as they are. `may_exist` tells whether older data of a user key may
+    /// lie outside the inputs; it is asked in ascending order. `zero_seqnos` lets Puts that all
+    /// see, and that have nothing below, go on with sequence 0, which compresses better; set it
+    /// only if no input holds clues or redirected entries ([`Plan::has_specials`]).
+    ///
+    /// [`Plan::has_specials`]: crate::compaction::Plan::has_specials
+    pub fn new(
+        iter: I,
+        comparator: Comparator,
+        mut snapshots: Vec<SeqNo>,
+        zero_seqnos: bool,
+        may_exist: B,
+    ) -> CompactionIter<I, B> {
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        CompactionIter {
+            iter,
+            comparator,
+            snapshots,
+            zero_seqnos,
+            may_exist,
+            end: None,
+            key: Vec::new(),
+            in_key: false,
+            state: KeyState::new(),
+            again: false,
+            held: Held { full: false, single: false, stripe: 0, key: Vec::new(), value: Vec::new() },
+            out: Out::End,
+            out_key: Vec::new(),
+            counts: DropCounts::default(),
+        }
+    }
+
+    /// To the first entry to write among the user keys from `start` (inclusive) to `end`
+    /// (exclusive).
+    ///
+    /// # Errors
+    /// Those of the inputs, and `Corruption` if they are out of order; so for
+    /// [`CompactionIter::next`]. Nothing read before may then be taken for complete.
+    pub fn start(&mut self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+        self.end = end.map(<[u8]>::to_vec);
+        self.in_key = false;
+        self.again = false;
+        self.held.full = false;
+        self.out = Out::Failed;
+        match start {
+            None => self.iter.seek_to_first()?,
+            Some(key) => self.iter.seek(&internal_key(key, SEQNO_MAX, SEEK_KIND))?,
+        }
+        self.find()
+    }
+
+    /// Whether there is an entry to write. `false` after a call that returned `Ok` is the end.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        !matches!(self.out, Out::End | Out::Failed)
+    }
+
+    /// Its internal key. Lives until the iterator is moved; so does the value.
+    ///
+    /// # Panics
+    /// If not [`valid`](CompactionIter::valid); so for `value`.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match self.out {
+            Out::Source => self.iter.key(),
+            Out::Rewritten => &self.out_key,
+            Out::Held => &self.held.key,
+            Out::End | Out::Failed => panic!("the key of a compaction that has no entry"),
+        }
+    }
+
+    /// Its value.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match self.out {
+            Out::Source | Out::Rewritten => self.iter.value(),
+            Out::Held => &self.held.value,
+            Out::End | Out::Failed => panic!("the value of a compaction that has no entry"),
+        }
+    }
+
+    /// To the next entry to write. At the end it stays there.
+    ///
+    /// # Errors
+    /// As [`CompactionIter::start`]; after an error, `Internal`.
+    #[inline]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a cursor that is read in place and can fail is no Iterator"
+    )]
+    pub fn next(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.out, Out::Failed) {
+            Out::Source | Out::Rewritten => self.iter.next()?,
+            Out::Held => {}
+            Out::End => {
+                self.out = Out::End;
+                return Ok(());
+            }
+            Out::Failed => {
+                return Err(Error::new(ErrorKind::Internal, "a compaction went on after an error"));
+            }
+        }
+        self.find()
+    }
+
+    /// What was left out so far.
+    pub fn counts(&self) -> DropCounts {
+        self.counts
+    }
+
+    /// From the source's entry on, the first one to write.
+    fn find(&mut self) -> Result<()> {
+        loop {
+            if !self.iter.valid() {
+                self.out = if self.end_key() { Out::Held } else { Out::End };
+                return Ok(());
+            }
+            let internal = self.iter.key();
+            let (key, trailer) = (user_key(internal), trailer_of(internal));
+            let order = if self.in_key { self.comparator.compare(key, &self.key) } else { Ordering::Greater };
+            match order {
+                Ordering::Greater => {
+                    if self.held.full && self.end_key() {
+                        self.out = Out::Held;
+                        return Ok(());
+                    }
+                    let key = user_key(self.iter.key());
+                    if let Some(end) = &self.end
+                        && self.comparator.compare(key, end).is_ge()
+                    {
+                        self.out = Out::End;
+                        return Ok(());
+                    }
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
+                    self.in_key = true;
+                    self.state = KeyState::new();
+                }
+                Ordering::Equal if trailer == self.state.last_trailer && !self.again => {
+                    self.counts.read += 1;
+                    self.counts.duplicates += 1;
+                    self.iter.next()?;
+                    continue;
+                }
+                Ordering::Equal if trailer <= self.state.last_trailer => {}
+                Ordering::Equal | Ordering::Less => {
+                    return Err(Error::corruption("the inputs of a compaction are out of order"));
+                }
+            }
+            self.state.last_trailer = trailer;
+            if self.apply(trailer)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Decides on the source's entry; `true` if one is on offer then.
+    #[inline]
+    fn apply(&mut self, trailer_bits: u64) -> Result<bool> {
+        let verdict = self.decide(trailer_bits)?;
+        if matches!(verdict, Verdict::HeldFirst) {
+            self.held.full = false;
+            self.again = true;
+            self.out = Out::Held;
+            return Ok(true);
+        }
+        self.again = false;
+        self.counts.read += 1;
+        match verdict {
+            Verdict::Keep => self.out = Out::Source,
+            Verdict::KeepZeroed => {
+                self.counts.zeroed += 1;
+                self.out_key.clear();
+                self.out_key.extend_from_slice(&self.key);
+                self.out_key.extend_from_slice(&trailer(0, Kind::Put as u8).to_le_bytes());
+                self.out = Out::Rewritten;
+            }
+            Verdict::Hold => {
+                self.held.full = true;
+                self.held.key.clear();
+                self.held.key.extend_from_slice(self.iter.key());
+                self.held.value.clear();
+                self.held.value.extend_from_slice(self.iter.value());
+                self.iter.next()?;
+                return Ok(false);
+            }
+            Verdict::Drop | Verdict::HeldFirst => {
+                self.iter.next()?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn decide(&mut self, trailer: u64) -> Result<Verdict> {
+        let seqno = trailer >> 8;
+        let kind = Kind::from_u8(kind_byte_of(self.iter.key()));
+        let stripe = match self.snapshots.first() {
+            Some(&oldest) if seqno <= oldest => 0,
+            _ => self.snapshots.partition_point(|&s| s < seqno),
+        };
+        let published = stripe < self.snapshots.len();
+        let plain = matches!(kind, Some(Kind::Put | Kind::Delete | Kind::SingleDelete | Kind::Merge));
+        if !plain || !published {
+            if self.state.zeroed {
+                // Its sequence would now sort before the Put that stood above it.
+                let text = "sequence 0 was given above an entry that has to stay";
+                return Err(Error::new(ErrorKind::Internal, text));
+            }
+            return Ok(if self.held.full { Verdict::HeldFirst } else { Verdict::Keep });
+        }
+        let kind = kind.expect("a plain kind is a known one");
+        if self.held.full
+            && let Some(verdict) = self.beside_held(kind, stripe)
+        {
+            return Ok(verdict);
+        }
+        Ok(self.decide_plain(kind, stripe, seqno))
+    }
+
+    /// The entry behind a tombstone held back; `None` if that is gone now and the entry is decided
+    /// as any other.
+    fn beside_held(&mut self, kind: Kind, stripe: usize) -> Option<Verdict> {
+        let hidden = self.state.hidden == stripe;
+        if stripe != self.held.stripe {
+            return Some(Verdict::HeldFirst);
+        }
+        if !self.held.single {
+            self.counts.hidden += 1;
+            return Some(Verdict::Drop);
+        }
+        match kind {
+            Kind::Put => {
+                self.held.full = false;
+                self.counts.single_pairs += 2;
+                self.state.paired = stripe;
+                Some(Verdict::Drop)
+            }
+            Kind::Merge if hidden => {
+                self.counts.hidden += 1;
+                Some(Verdict::Drop)
+            }
+            Kind::Merge => Some(Verdict::HeldFirst),
+            _ => {
+                // Nothing was put between two tombstones: the younger one has nothing to do.
+                self.held.full = false;
+                self.counts.tombstones += 1;
+                None
+            }
+        }
+    }
+
+    #[inline]
+    fn decide_plain(&mut self, kind: Kind, stripe: usize, seqno: SeqNo) -> Verdict {
+        let hidden = self.state.hidden == stripe;
+        match kind {
+            Kind::SingleDelete if hidden && self.state.by_delete => {
+                self.counts.tombstones += 1;
+                Verdict::Drop
+            }
+            Kind::SingleDelete => {
+                (self.held.single, self.held.stripe) = (true, stripe);
+                Verdict::Hold
+            }
+            Kind::Delete if hidden => {
+                self.counts.hidden += 1;
+                Verdict::Drop
+            }
+            Kind::Delete => {
+                (self.state.hidden, self.state.by_delete) = (stripe, true);
+                if self.may_exist() {
+                    return Verdict::Keep;
+                }
+                (self.held.single, self.held.stripe) = (false, stripe);
+                Verdict::Hold
+            }
+            _ if hidden || self.state.paired == stripe => {
+                self.counts.hidden += 1;
+                Verdict::Drop
+            }
+            Kind::Put => {
+                (self.state.hidden, self.state.by_delete) = (stripe, false);
+                if self.zero_seqnos && stripe == 0 && seqno != 0 && !self.may_exist() {
+                    self.state.zeroed = true;
+                    return Verdict::KeepZeroed;
+                }
+                Verdict::Keep
+            }
+            _ => Verdict::Keep,
+        }
+    }
+
+    fn may_exist(&mut self) -> bool {
+        *self.state.may_exist.get_or_insert_with(|| (self.may_exist)(&self.key))
+    }
+
+    /// The key at hand has no more entries: whether the tombstone held back has to be written.
+    fn end_key(&mut self) -> bool {
+        if !std::mem::replace(&mut self.held.full, false) {
+            return false;
+        }
+        let write = self.held.single && self.may_exist();
+        self.counts.tombstones += u64::from(!write);
+        write
+    }
+}
+
+#[cfg(test)]
+mod tests;

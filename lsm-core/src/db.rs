@@ -1,0 +1,364 @@
+//! The database handle: checks arguments, then calls the file that does the work.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dialsm_io::Env;
+use dialsm_io::fs::LockMode;
+
+use crate::batch::WriteBatch;
+use crate::engine::Engine;
+use crate::filename::FileName;
+use crate::iterator::DbIterator;
+use crate::key::Kind;
+use crate::metrics::{Counter, MetricsSnapshot};
+use crate::options::{CompactRangeOptions, Options, ReadOptions, WriteOptions};
+use crate::read::get::{self, ReadContext};
+use crate::snapshot::Snapshot;
+use crate::verify::VerifyReport;
+use crate::write::stall::StallReport;
+use crate::{Error, ErrorKind, Result, Slice, background, manual, open, properties, verify};
+
+/// An open database: one tree. Cheap to clone, usable from all threads at once.
+///
+/// The database stays open until [`Db::close`] or until the last clone, iterator and snapshot-free
+/// handle is dropped. Dropping closes without flushing: what was written is in the log.
+#[derive(Clone)]
+pub struct Db {
+    pub(crate) handle: Arc<Handle>,
+}
+
+/// Shared by clones and iterators; the last one closes the database.
+pub(crate) struct Handle {
+    pub(crate) engine: Arc<Engine>,
+    /// Iterators that still read; an explicit close leaves the lock to the last of them.
+    pub(crate) iterators: AtomicUsize,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.engine.env.check_fork().is_err() {
+            // A child of fork() has the memory but not the threads, and must not touch a file.
+            return;
+        }
+        open::stop(&self.engine);
+        self.engine.lock.lock().take();
+    }
+}
+
+impl Db {
+    /// Opens the database in `path`, creating it if the options say so.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with every problem of the options; `Busy` if another process or handle has
+    /// it open; `NotFound`, `AlreadyExists`, `ReadOnly`; `Corruption`, `Foreign` or `NewerFormat`
+    /// with the file and offset.
+    pub fn open(env: Arc<dyn Env>, path: &Path, options: Options) -> Result<Db> {
+        let engine = open::open(env, path, options)?;
+        Ok(Db { handle: Arc::new(Handle { engine, iterators: AtomicUsize::new(0) }) })
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.handle.engine
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put(&self, options: &WriteOptions, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 16);
+        batch.put(key, value)?;
+        self.write(options, batch)
+    }
+
+    /// Removes `key`. It is no error if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete(&self, options: &WriteOptions, key: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::with_capacity(key.len() + 16);
+        batch.delete(key)?;
+        self.write(options, batch)
+    }
+
+    /// Removes `key`, which the caller promises to have put at most once since it was last removed.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn single_delete(&self, options: &WriteOptions, key: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::with_capacity(key.len() + 16);
+        batch.single_delete(key)?;
+        self.write(options, batch)
+    }
+
+    /// Applies all operations of `batch`, at once to every reader, whole or not at all after a
+    /// crash. Waits while writes are stalled.
+    ///
+    /// # Errors
+    /// `WouldStall`, `TimedOut` as the options ask; `NoSpace` while the disk is full; `Poisoned`
+    /// after a lasting background error; `Closed`; `Unsupported` for operations this build cannot
+    /// serve. Nothing of the batch is visible then, or ever will be.
+    pub fn write(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
+        let engine = self.engine();
+        engine.check_open()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if options.sync && options.disable_log {
+            return Err(Error::invalid("a write can't be synced with the log disabled"));
+        }
+        check_served(&batch)?;
+        engine.tree.stall.admit(engine, batch.byte_size() as u64, options.no_slowdown, options.deadline)?;
+        engine.commit.write(engine, batch, options.sync, !options.disable_log)
+    }
+
+    /// The value of `key`, or `None`.
+    ///
+    /// # Errors
+    /// `Corruption` with file and offset, `Io`, `Closed`.
+    pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Slice>> {
+        self.get_with_context(options, key, &mut ReadContext::default())
+    }
+
+    /// As [`Db::get`], adding to `context` what the read cost.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get_with_context(
+        &self,
+        options: &ReadOptions,
+        key: &[u8],
+        context: &mut ReadContext,
+    ) -> Result<Option<Slice>> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let before = context.blocks;
+        let tree = &engine.tree;
+        let result = match &options.snapshot {
+            Some(snapshot) => {
+                self.check_snapshot(snapshot)?;
+                get::get(engine, tree, &tree.view_guard(), key, snapshot.seqno(), options, context)
+            }
+            None => {
+                let (view, seqno) = tree.view_at_visible(engine.commit.visible());
+                get::get(engine, tree, &view, key, seqno, options, context)
+            }
+        };
+        engine.metrics.add(Counter::Gets, 1);
+        engine.note_blocks(&before, &context.blocks);
+        result
+    }
+
+    /// The values of several keys, all read from one view.
+    ///
+    /// # Errors
+    /// As [`Db::get`], for the first key that fails.
+    pub fn multi_get(&self, options: &ReadOptions, keys: &[&[u8]]) -> Result<Vec<Option<Slice>>> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let tree = &engine.tree;
+        let mut context = ReadContext::default();
+        let (view, visible) = tree.view_at_visible(engine.commit.visible());
+        let seqno = match &options.snapshot {
+            Some(snapshot) => {
+                self.check_snapshot(snapshot)?;
+                snapshot.seqno()
+            }
+            None => visible,
+        };
+        // In key order, so that keys of one block find it in the processor's cache.
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by(|a, b| tree.comparator.compare(keys[*a], keys[*b]));
+        let mut values = vec![None; keys.len()];
+        for at in order {
+            values[at] = get::get(engine, tree, &view, keys[at], seqno, options, &mut context)?;
+        }
+        engine.metrics.add(Counter::Gets, keys.len() as u64);
+        engine.note_blocks(&get::ReadContext::default().blocks, &context.blocks);
+        Ok(values)
+    }
+
+    /// A cursor over the keys, in order, as they are now or at the options' snapshot. It stands
+    /// nowhere until it is positioned.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a snapshot of another database, `Closed`, or those of opening tables.
+    pub fn iter(&self, options: &ReadOptions) -> Result<DbIterator> {
+        self.engine().check_open()?;
+        if let Some(snapshot) = &options.snapshot {
+            self.check_snapshot(snapshot)?;
+        }
+        DbIterator::new(self.handle.clone(), options)
+    }
+
+    /// A handle on what is visible now; see [`Snapshot`].
+    pub fn snapshot(&self) -> Snapshot {
+        let engine = self.engine();
+        engine.snapshots.take(engine.commit.visible())
+    }
+
+    fn check_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+        if snapshot.belongs_to(&self.engine().snapshots) {
+            return Ok(());
+        }
+        Err(Error::invalid("the snapshot belongs to another database"))
+    }
+
+    /// Writes all memtables into tables and returns when the manifest that names them is durable.
+    ///
+    /// # Errors
+    /// Those of the file system, `Closed`, or a background error.
+    pub fn flush(&self) -> Result<()> {
+        manual::flush(self.engine())
+    }
+
+    /// Makes durable all that was written before the call: syncs the log. Writes that bypassed it
+    /// need [`Db::flush`].
+    ///
+    /// # Errors
+    /// Those of the file system; the database takes no more writes then.
+    pub fn sync(&self) -> Result<()> {
+        let engine = self.engine();
+        engine.check_open()?;
+        engine.commit.between_groups(engine, |leader, _| leader.log.sync(engine))
+    }
+
+    /// Compacts all tables that meet `from..to` down to the last level, deleted and overwritten
+    /// entries dropped as far as no snapshot holds them. `None` is unbounded. Flushes first.
+    ///
+    /// # Errors
+    /// `Cancelled` through the options' flag or by closing; those of the files.
+    pub fn compact_range(
+        &self,
+        options: &CompactRangeOptions,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+    ) -> Result<()> {
+        manual::compact_range(self.engine(), options, from, to)
+    }
+
+    /// Whether no flush and no compaction is running or due.
+    pub fn is_idle(&self) -> bool {
+        background::is_idle(self.engine())
+    }
+
+    /// Waits until no flush and no compaction is running or due.
+    ///
+    /// # Errors
+    /// `Closed`, or the background error that keeps it from ever being so.
+    pub fn wait_until_idle(&self) -> Result<()> {
+        background::wait_until_idle(self.engine())
+    }
+
+    /// A property by name, as text; `None` for a name that is not known. See [`Db::properties`].
+    pub fn property(&self, name: &str) -> Option<String> {
+        properties::get(self.engine(), name)
+    }
+
+    /// The names that [`Db::property`] knows.
+    pub fn properties() -> &'static [&'static str] {
+        properties::NAMES
+    }
+
+    /// Counters, levels, stalls and caches as a table to read.
+    pub fn stats_text(&self) -> String {
+        properties::stats_text(self.engine())
+    }
+
+    /// The same as one JSON object.
+    pub fn stats_json(&self) -> String {
+        properties::stats_json(self.engine())
+    }
+
+    /// All counters now.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        self.engine().metrics.snapshot()
+    }
+
+    /// Compactions finished so far, moves included.
+    pub fn compactions(&self) -> u64 {
+        let metrics = self.metrics();
+        metrics.counters.trivial_moves + metrics.levels.iter().map(|level| level.compactions).sum::<u64>()
+    }
+
+    /// Stalls so far, by cause.
+    pub fn stalls(&self) -> StallReport {
+        properties::stalls(self.engine())
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> &Options {
+        &self.engine().options
+    }
+
+    /// Reads every table whole and checks blocks, order, bounds, counts, filters and the checksums
+    /// that the manifest keeps.
+    ///
+    /// # Errors
+    /// `Corruption` with file and offset at the first finding.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+        verify::verify(self.engine(), progress)
+    }
+
+    /// Closes the database for all clones: running jobs stop soon, later calls fail with `Closed`.
+    /// The log is synced; memtables are not flushed, unless they hold writes that bypassed the log.
+    /// Iterators that are still open keep the directory locked until they are dropped.
+    ///
+    /// # Errors
+    /// Those of the last sync or flush. The database is closed all the same.
+    pub fn close(&self) -> Result<()> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let saved = manual::save_before_close(engine);
+        open::stop(engine);
+        engine.log.drop_spares();
+        if self.handle.iterators.load(Ordering::Acquire) == 0 {
+            engine.lock.lock().take();
+        }
+        saved
+    }
+
+    /// Removes a database and all its files; the directory too, if nothing else is in it.
+    ///
+    /// # Errors
+    /// `Busy` if it is open; those of the file system. A directory without a database is no error.
+    pub fn destroy(env: &dyn Env, path: &Path) -> Result<()> {
+        let fs = env.fs();
+        if !fs.exists(path)? {
+            return Ok(());
+        }
+        let lock = fs.lock(&FileName::Lock.path(path), LockMode::Exclusive)?;
+        let mut names = fs.list(path)?;
+        // CURRENT first: a crash in between leaves orphans, never half a database that opens.
+        names.sort_by_key(|name| name != crate::filename::CURRENT);
+        for name in &names {
+            if FileName::parse(name).is_some_and(|parsed| !matches!(parsed, FileName::Lock)) {
+                fs.unlink(&path.join(name))?;
+            }
+        }
+        fs.sync_dir(path)?;
+        fs.unlink(&FileName::Lock.path(path))?;
+        drop(lock);
+        match fs.remove_dir(path) {
+            Err(error) if fs.list(path).is_ok_and(|left| left.is_empty()) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses operations that this build can log but not serve.
+fn check_served(batch: &WriteBatch) -> Result<()> {
+    for op in batch.iter() {
+        let op = op?;
+        if op.keyspace != 0 {
+            return Err(Error::new(ErrorKind::NotFound, format!("there is no keyspace {}", op.keyspace)));
+        }
+        if !matches!(op.kind, Kind::Put | Kind::Delete | Kind::SingleDelete) {
+            let text = format!("operations of kind {:?} are not served yet", op.kind);
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+    }
+    Ok(())
+}

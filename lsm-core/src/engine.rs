@@ -1,0 +1,132 @@
+//! What all parts of an open database share. No logic of its own beyond small questions.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use dialsm_io::Env;
+use dialsm_io::fs::{Access, FileLock};
+
+use crate::background::Scheduler;
+use crate::background_error::BackgroundError;
+use crate::cache::{BlockCache, TableCache};
+use crate::compaction::debt::pending_compaction_bytes;
+use crate::compaction::strategy::Strategy;
+use crate::filename::FileName;
+use crate::key::Comparator;
+use crate::metrics::{Counter, Metrics};
+use crate::obsolete::Graveyard;
+use crate::options::Options;
+use crate::snapshot::SnapshotList;
+use crate::table::{ReadStats, TableReader};
+use crate::tree::Tree;
+use crate::types::{DbId, FileNumber};
+use crate::version::set::VersionSet;
+use crate::version::{TableFile, Version};
+use crate::wal::log::Log;
+use crate::write::commit::Commit;
+use crate::{Error, ErrorKind, Result};
+
+/// An open database.
+pub(crate) struct Engine {
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) dir: PathBuf,
+    pub(crate) db_id: DbId,
+    pub(crate) options: Options,
+    pub(crate) strategy: Strategy,
+    /// The one tree of this database; keyspaces and shards will make it many.
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) commit: Commit,
+    pub(crate) log: Log,
+    pub(crate) versions: VersionSet,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) snapshots: Arc<SnapshotList>,
+    pub(crate) blocks: Arc<BlockCache>,
+    pub(crate) tables: TableCache,
+    pub(crate) graveyard: Arc<Graveyard>,
+    pub(crate) metrics: Metrics,
+    pub(crate) error: BackgroundError,
+    pub(crate) next_file: AtomicU64,
+    /// Numbers of compactions, for claiming their inputs.
+    pub(crate) next_job: AtomicU64,
+    pub(crate) closing: AtomicBool,
+    /// The first log segment that the manifest found at open needed.
+    pub(crate) replay_start: FileNumber,
+    /// Taken out when the database is closed and nobody reads any more.
+    pub(crate) lock: parking_lot::Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl Engine {
+    /// A file number never used before.
+    pub(crate) fn new_file_number(&self) -> FileNumber {
+        FileNumber(self.next_file.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number that the next file would get.
+    pub(crate) fn peek_file_number(&self) -> FileNumber {
+        FileNumber(self.next_file.load(Ordering::Relaxed))
+    }
+
+    /// Fails once the database is being closed, or in a child process.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.env.check_fork()?;
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the database is closed"));
+        }
+        Ok(())
+    }
+
+    /// Lets background workers look for work.
+    pub(crate) fn schedule(&self) {
+        self.scheduler.wake.notify();
+    }
+
+    /// The reader of a table, opened if it is not.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    #[inline]
+    pub(crate) fn open_table(&self, table: &TableFile) -> Result<Arc<TableReader>> {
+        self.tables.get(table.number(), || self.open_table_file(table))
+    }
+
+    fn open_table_file(&self, table: &TableFile) -> Result<Arc<TableReader>> {
+        let path = FileName::Table(table.number()).path(&self.dir);
+        let file = self.env.fs().open(&path, Access::Read).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                Error::corruption("a table that the manifest names is missing").at_path(&path)
+            }
+            _ => error,
+        })?;
+        let comparator: Comparator = self.tree.comparator.clone();
+        TableReader::open(
+            file,
+            &self.db_id,
+            table.number(),
+            table.file_bytes(),
+            comparator,
+            self.blocks.clone(),
+        )
+    }
+
+    /// Adds what reads did to the metrics.
+    pub(crate) fn note_blocks(&self, before: &ReadStats, after: &ReadStats) {
+        let pairs = [
+            (Counter::BlockCacheHits, before.block_cache_hits, after.block_cache_hits),
+            (Counter::BlockCacheMisses, before.blocks_read, after.blocks_read),
+            (Counter::BlockReadBytes, before.bytes_read, after.bytes_read),
+            (Counter::FilterChecked, before.filter_checked, after.filter_checked),
+            (Counter::FilterUseful, before.filter_useful, after.filter_useful),
+        ];
+        for (counter, before, after) in pairs {
+            if after > before {
+                self.metrics.add(counter, after - before);
+            }
+        }
+    }
+
+    /// Bytes that compaction owes.
+    pub(crate) fn pending_compaction_bytes(&self, version: &Version) -> u64 {
+        pending_compaction_bytes(version, &self.strategy)
+    }
+}

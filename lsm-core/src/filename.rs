@@ -1,0 +1,155 @@
+//! Names of the files in a database directory, both ways.
+//!
+//! ```text
+//! NNNNNN.sst        table             CURRENT   names the manifest in force
+//! NNNNNN.log        log segment       LOCK      advisory lock, empty
+//! MANIFEST-NNNNNN   manifest          LOG       text log for humans
+//! OPTIONS-NNNNNN    options           *.tmp     being written; goes at the next open
+//! ```
+//! `NNNNNN` is the file number in decimal, padded with zeros to six digits. Invariant: a name has
+//! one meaning and a meaning has one name (`000001` is a number, `0000001` is not), so that a file
+//! found in a directory can be named again from what it was parsed to. Temporary files are the
+//! exception: they only ever get removed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::types::FileNumber;
+
+/// The name of the file that names the manifest in force.
+pub const CURRENT: &str = "CURRENT";
+
+/// What a file of a database is, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileName {
+    /// A table, `NNNNNN.sst`.
+    Table(FileNumber),
+    /// A segment of the commit log, `NNNNNN.log`.
+    Log(FileNumber),
+    /// A manifest, `MANIFEST-NNNNNN`.
+    Manifest(FileNumber),
+    /// `CURRENT`.
+    Current,
+    /// `LOCK`.
+    Lock,
+    /// The effective options of one opening, `OPTIONS-NNNNNN`.
+    Options(FileNumber),
+    /// `LOG`.
+    InfoLog,
+    /// An unfinished file; the name as it is, `.tmp` included.
+    Temp(String),
+}
+
+impl FileName {
+    /// What the last component of a path says; `None` for names that are not ours.
+    pub fn parse(name: &str) -> Option<FileName> {
+        if name.len() > ".tmp".len() && name.ends_with(".tmp") {
+            return Some(FileName::Temp(name.to_owned()));
+        }
+        match name {
+            CURRENT => return Some(FileName::Current),
+            "LOCK" => return Some(FileName::Lock),
+            "LOG" => return Some(FileName::InfoLog),
+            _ => {}
+        }
+        if let Some(digits) = name.strip_prefix("MANIFEST-") {
+            return parse_number(digits).map(FileName::Manifest);
+        }
+        if let Some(digits) = name.strip_prefix("OPTIONS-") {
+            return parse_number(digits).map(FileName::Options);
+        }
+        let (digits, extension) = name.split_once('.')?;
+        match extension {
+            "sst" => parse_number(digits).map(FileName::Table),
+            "log" => parse_number(digits).map(FileName::Log),
+            _ => None,
+        }
+    }
+
+    /// The file's number, where it has one.
+    pub fn number(&self) -> Option<FileNumber> {
+        match self {
+            FileName::Table(n) | FileName::Log(n) | FileName::Manifest(n) | FileName::Options(n) => Some(*n),
+            FileName::Current | FileName::Lock | FileName::InfoLog | FileName::Temp(_) => None,
+        }
+    }
+
+    /// The path of this file in `dir`.
+    pub fn path(&self, dir: &Path) -> PathBuf {
+        dir.join(self.to_string())
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileName::Table(n) => write!(f, "{n}.sst"),
+            FileName::Log(n) => write!(f, "{n}.log"),
+            FileName::Manifest(n) => write!(f, "MANIFEST-{n}"),
+            FileName::Current => f.write_str(CURRENT),
+            FileName::Lock => f.write_str("LOCK"),
+            FileName::Options(n) => write!(f, "OPTIONS-{n}"),
+            FileName::InfoLog => f.write_str("LOG"),
+            FileName::Temp(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Six digits, or more without a leading zero.
+fn parse_number(digits: &str) -> Option<FileNumber> {
+    let padded = digits.len() == 6 || (digits.len() > 6 && !digits.starts_with('0'));
+    if !padded || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok().map(FileNumber)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_meanings_are_one_to_one() {
+        let numbers = [0, 1, 99, 999_999, 1_000_000, u64::MAX].map(FileNumber);
+        let mut names = vec![FileName::Current, FileName::Lock, FileName::InfoLog];
+        for n in numbers {
+            names.extend([FileName::Table(n), FileName::Log(n), FileName::Manifest(n), FileName::Options(n)]);
+        }
+        for name in &names {
+            assert_eq!(FileName::parse(&name.to_string()).as_ref(), Some(name), "{name}");
+        }
+        let mut texts: Vec<String> = names.iter().map(FileName::to_string).collect();
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), names.len());
+        assert_eq!(FileName::Log(FileNumber(7)).path(Path::new("d")), Path::new("d/000007.log"));
+    }
+
+    #[test]
+    fn other_names_are_left_alone() {
+        let strange = [
+            "",
+            ".",
+            ".tmp",
+            ".sst",
+            "1.sst",
+            "0000001.sst",
+            "00000a.log",
+            "+00001.log",
+            "000001.log.old",
+            "000001.ldb",
+            "MANIFEST-",
+            "MANIFEST-1",
+            "MANIFEST-000001x",
+            "OPTIONS",
+            "current",
+            "LOCK ",
+            "18446744073709551616.sst",
+            "０００００１.sst",
+        ];
+        for name in strange {
+            assert_eq!(FileName::parse(name), None, "{name:?}");
+        }
+        assert_eq!(FileName::parse("CURRENT.tmp"), Some(FileName::Temp("CURRENT.tmp".into())));
+    }
+}

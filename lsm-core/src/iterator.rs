@@ -1,0 +1,163 @@
+//! The cursor a user gets: a view held for its whole life, merged and resolved.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::db::Handle;
+use crate::metrics::Counter;
+use crate::options::ReadOptions;
+use crate::read::db_iter::DbIter;
+use crate::read::internal::InternalIter;
+use crate::read::level_iter::LevelIter;
+use crate::read::merging_iter::MergingIter;
+use crate::table::IterSpec;
+use crate::tree::TreeView;
+use crate::version::{LEVELS, TableFile};
+use crate::{Result, Slice};
+
+/// An ordered cursor over the keys of a database, as they were when it was made.
+///
+/// Owns what it needs: it may outlive the [`Db`](crate::Db) handle it came from, and keeps the
+/// database's files (not its writers) from going away. All moves are fallible; after an error
+/// the cursor is not valid, and not valid without an error means that the end was reached.
+pub struct DbIterator {
+    inner: DbIter<MergingIter<Box<dyn InternalIter>>>,
+    handle: Arc<Handle>,
+    /// Keeps memtables and tables; what the children point into they also own.
+    _view: Arc<TreeView>,
+    seeks: u64,
+    steps: u64,
+}
+
+impl DbIterator {
+    pub(crate) fn new(handle: Arc<Handle>, options: &ReadOptions) -> Result<DbIterator> {
+        let engine = &handle.engine;
+        let tree = &engine.tree;
+        let (view, visible) = {
+            let (guard, visible) = tree.view_at_visible(engine.commit.visible());
+            (Arc::clone(&guard), visible)
+        };
+        let seqno = options.snapshot.as_ref().map_or(visible, |snapshot| snapshot.seqno());
+        let spec = IterSpec {
+            fill_cache: options.fill_cache,
+            verify: options.verify_checksums,
+            readahead_max: options.readahead_bytes as usize,
+        };
+        let mut children: Vec<Box<dyn InternalIter>> = Vec::with_capacity(view.sealed.len() + 2);
+        for buffer in std::iter::once(&view.active).chain(&view.sealed) {
+            if !buffer.table.is_empty() {
+                children.push(Box::new(buffer.table.iter()));
+            }
+        }
+        let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
+        for table in view.version.overlapping(0, lower, upper) {
+            children.push(Box::new(engine.open_table(&table)?.iter(spec)));
+        }
+        for level in 1..LEVELS {
+            let tables = view.version.level(level);
+            if tables.is_empty() {
+                continue;
+            }
+            let opener = engine.clone();
+            let open = move |table: &Arc<TableFile>| Ok(opener.open_table(table)?.iter(spec));
+            let order = tree.comparator.clone();
+            children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
+        }
+        let merged = MergingIter::new(tree.comparator.clone(), children);
+        let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper);
+        handle.iterators.fetch_add(1, Ordering::AcqRel);
+        Ok(DbIterator { inner, handle: handle.clone(), _view: view, seeks: 0, steps: 0 })
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+
+    /// To the first key within the bounds.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` of the tables; the same for all moves.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.seeks += 1;
+        self.inner.seek_to_first()
+    }
+
+    /// To the last key within the bounds.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek_to_first`].
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.seeks += 1;
+        self.inner.seek_to_last()
+    }
+
+    /// To the first key at or after `key`.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek_to_first`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.seeks += 1;
+        self.inner.seek(key)
+    }
+
+    /// To the last key at or before `key`.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek_to_first`].
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        self.seeks += 1;
+        self.inner.seek_for_prev(key)
+    }
+
+    /// To the next key. Only while valid.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek_to_first`].
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "iteration is fallible and lends its items")]
+    pub fn next(&mut self) -> Result<()> {
+        self.steps += 1;
+        self.inner.next()
+    }
+
+    /// To the key before. Only while valid.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek_to_first`].
+    #[inline]
+    pub fn prev(&mut self) -> Result<()> {
+        self.steps += 1;
+        self.inner.prev()
+    }
+
+    /// The key. Only while valid; lives until the next move.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+
+    /// The value. Only while valid; lives until the next move.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.inner.value()
+    }
+
+    /// The value as a slice that outlives the cursor.
+    pub fn value_slice(&self) -> Slice {
+        self.inner.value_slice()
+    }
+}
+
+impl Drop for DbIterator {
+    fn drop(&mut self) {
+        let engine = &self.handle.engine;
+        engine.metrics.add(Counter::IteratorSeeks, self.seeks);
+        engine.metrics.add(Counter::IteratorSteps, self.steps);
+        let last = self.handle.iterators.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last && engine.closing.load(Ordering::Acquire) && engine.env.check_fork().is_ok() {
+            engine.lock.lock().take();
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Opening a database: lock, manifest, log, fresh manifest, clean-up, workers; in that order.
+//!
+//! An opening writes only its own files (rule 18): it syncs and cuts the log it found, but appends
+//! to a new segment; it reads the manifest it found, but writes a new one, and makes that durable
+//! with CURRENT before it removes anything.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use dialsm_io::Env;
+use dialsm_io::fs::{Access, LockMode};
+
+use crate::background::Scheduler;
+use crate::background_error::BackgroundError;
+use crate::cache::{BlockCache, TableCache};
+use crate::compaction::strategy::Strategy;
+use crate::engine::Engine;
+use crate::filename::FileName;
+use crate::metrics::Metrics;
+use crate::obsolete::Graveyard;
+use crate::options::Options;
+use crate::snapshot::SnapshotList;
+use crate::tree::{Buffer, Tree};
+use crate::types::{DbId, FileNumber, SeqNo, TreeId};
+use crate::version::edit::{ManifestRecord, TableDesc, TreeEdit};
+use crate::version::set::{VersionSet, start_manifest};
+use crate::version::{TableFile, TableMeta, Version, manifest};
+use crate::wal::log::{Log, LogWriter};
+use crate::write::commit::Commit;
+use crate::{Error, ErrorKind, Result, recovery};
+
+/// Opens or creates the database in `dir`.
+///
+/// # Errors
+/// Every way in which options, directory, lock or files can be wrong, each with its kind.
+pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Arc<Engine>> {
+    options.validate()?;
+    let fs = env.fs().clone();
+    if options.create_if_missing {
+        fs.create_dir_all(dir)?;
+    } else if !fs.exists(&FileName::Current.path(dir))? {
+        return Err(
+            Error::new(ErrorKind::NotFound, "no database here, and create_if_missing is off").at_path(dir)
+        );
+    }
+    let lock = fs.lock(&FileName::Lock.path(dir), LockMode::Exclusive)?;
+    if !fs.exists(&FileName::Current.path(dir))? {
+        create(env.as_ref(), dir, &options)?;
+    } else if options.error_if_exists {
+        return Err(Error::new(ErrorKind::AlreadyExists, "the database exists, and error_if_exists is set")
+            .at_path(dir));
+    }
+    let found = read_state(env.as_ref(), dir, &options)?;
+    let engine = build(env, dir, options, found, lock)?;
+    recovery::replay(&engine)?;
+    // Writes the fresh manifest: there is none to append to yet.
+    engine.versions.settle(&engine)?;
+    remove_orphans(&engine)?;
+    engine.tree.refresh_stall(&engine, engine.tree.lock());
+    Scheduler::start(&engine)?;
+    Ok(engine)
+}
+
+/// What the manifest says.
+struct Found {
+    db_id: DbId,
+    manifest: FileNumber,
+    version: Version,
+    floor: SeqNo,
+    last_seqno: SeqNo,
+    next_file: FileNumber,
+    replay_start: FileNumber,
+}
+
+/// Makes an empty database. A crash on the way leaves nothing that the next attempt minds.
+fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
+    let fs = env.fs();
+    for name in fs.list(dir)? {
+        match FileName::parse(&name) {
+            Some(FileName::Table(_) | FileName::Log(_)) => {
+                let text = format!("CURRENT is missing, but {name} is here: this is no empty directory");
+                return Err(Error::corruption(text).at_path(dir));
+            }
+            // Left by an attempt that did not come as far as CURRENT.
+            Some(FileName::Manifest(_) | FileName::Temp(_)) => fs.unlink(&dir.join(&name))?,
+            _ => {}
+        }
+    }
+    let mut db_id: DbId = [0; 16];
+    db_id[..8].copy_from_slice(&env.random_u64().to_le_bytes());
+    db_id[8..].copy_from_slice(&env.random_u64().to_le_bytes());
+    let edit = TreeEdit {
+        comparator: Some(options.comparator.name().to_owned()),
+        floor: Some(1),
+        ..TreeEdit::default()
+    };
+    let snapshot = ManifestRecord {
+        edits: vec![edit],
+        next_file_number: Some(FileNumber(2)),
+        last_seqno: Some(0),
+        replay_start: Some(FileNumber(0)),
+        ..ManifestRecord::default()
+    };
+    start_manifest(fs.as_ref(), dir, db_id, FileNumber(1), &snapshot)?;
+    fs.sync_dir(&dialsm_io::fs::parent_dir(dir))
+}
+
+fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
+    let fs = env.fs();
+    let (number, path) = manifest::read_current(fs.as_ref(), dir)?;
+    let file = fs.open(&path, Access::Read).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corruption("CURRENT names a manifest that is not there").at_path(&path),
+        _ => error,
+    })?;
+    let mut records = Vec::new();
+    let end = manifest::read_manifest(file, &mut |_, record| {
+        records.push(record);
+        Ok(())
+    })?;
+    let db_id = end.header.db_id;
+    end.header.expect(&db_id, number).map_err(|e| e.at_path(&path))?;
+    let mut found = Found {
+        db_id,
+        manifest: number,
+        version: Version::empty(options.comparator.clone()),
+        floor: 1,
+        last_seqno: 0,
+        next_file: FileNumber(number.0 + 1),
+        replay_start: FileNumber(0),
+    };
+    let mut tables: BTreeMap<(u8, FileNumber), TableDesc> = BTreeMap::new();
+    for record in records {
+        found.next_file = found.next_file.max(record.next_file_number.unwrap_or_default());
+        found.last_seqno = found.last_seqno.max(record.last_seqno.unwrap_or_default());
+        found.replay_start = record.replay_start.unwrap_or(found.replay_start);
+        for edit in record.edits {
+            apply_edit(&mut tables, &mut found.floor, edit, options).map_err(|e| e.at_path(&path))?;
+        }
+    }
+    let added: Vec<(u8, Arc<TableFile>)> = tables
+        .into_iter()
+        .map(|((level, _), desc)| (level, TableFile::new(&options.comparator, TableMeta::of_desc(desc))))
+        .collect();
+    for (_, table) in &added {
+        found.last_seqno = found.last_seqno.max(table.meta().seqno_max);
+    }
+    found.version = found.version.apply(&[], &added).map_err(|e| e.at_path(&path))?;
+    // Numbers that a crash kept out of the manifest are not used again either.
+    for name in fs.list(dir)? {
+        if let Some(number) = FileName::parse(&name).and_then(|name| name.number()) {
+            found.next_file = found.next_file.max(FileNumber(number.0 + 1));
+        }
+    }
+    Ok(found)
+}
+
+fn apply_edit(
+    tables: &mut BTreeMap<(u8, FileNumber), TableDesc>,
+    floor: &mut SeqNo,
+    edit: TreeEdit,
+    options: &Options,
+) -> Result<()> {
+    if edit.tree != TreeId::default() {
+        let text = format!("the manifest names tree {}; this build opens single trees", edit.tree);
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    if let Some(name) = &edit.comparator
+        && name != options.comparator.name()
+    {
+        let text =
+            format!("keys are ordered by comparator {name}, the options say {}", options.comparator.name());
+        return Err(Error::invalid(text));
+    }
+    for (level, number) in edit.removed {
+        if tables.remove(&(level, number)).is_none() {
+            return Err(Error::corruption(format!(
+                "an edit removes table {number}, which L{level} does not hold"
+            )));
+        }
+    }
+    for (level, desc) in edit.added {
+        if tables.insert((level, desc.number), desc).is_some() {
+            return Err(Error::corruption(format!("an edit adds a table to L{level} twice")));
+        }
+    }
+    *floor = edit.floor.unwrap_or(*floor);
+    Ok(())
+}
+
+fn build(
+    env: Arc<dyn Env>,
+    dir: &Path,
+    options: Options,
+    found: Found,
+    lock: Box<dyn dialsm_io::fs::FileLock>,
+) -> Result<Arc<Engine>> {
+    let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
+    let graveyard = Arc::new(Graveyard::default());
+    let version = Arc::new(found.version);
+    let active = Buffer::new(&options.comparator);
+    let tree =
+        Tree::new(env.as_ref(), TreeId::default(), options.comparator.clone(), version, active, found.floor);
+    let log = Log::new(
+        env.as_ref(),
+        dir.to_path_buf(),
+        found.db_id,
+        options.log_segment_bytes,
+        options.log_recycle_max,
+    );
+    Ok(Arc::new(Engine {
+        db_id: found.db_id,
+        strategy: strategy_of(&options),
+        tree: Arc::new(tree),
+        commit: Commit::new(LogWriter::default(), found.last_seqno),
+        log,
+        versions: VersionSet::reopened(env.as_ref(), found.manifest),
+        scheduler: Scheduler::new(env.as_ref()),
+        snapshots: Arc::new(SnapshotList::default()),
+        tables: TableCache::new(options.open_tables_max, options.table_cache_bytes, env.event()),
+        blocks,
+        graveyard,
+        metrics: Metrics::new(),
+        replay_start: found.replay_start,
+        error: BackgroundError::default(),
+        next_file: AtomicU64::new(found.next_file.0),
+        next_job: AtomicU64::new(1),
+        closing: AtomicBool::new(false),
+        lock: parking_lot::Mutex::new(Some(lock)),
+        dir: dir.to_path_buf(),
+        env,
+        options,
+    }))
+}
+
+/// The compaction strategy that the options describe.
+fn strategy_of(options: &Options) -> Strategy {
+    Strategy {
+        l0_files: options.level0_compaction_trigger,
+        level_bytes_base: options.level_base_bytes,
+        level_ratio: options.level_multiplier as u64,
+        table_bytes: options.table_bytes,
+        compaction_bytes_max: 25 * options.table_bytes,
+        ..Strategy::leveled()
+    }
+}
+
+/// Removes what an earlier opening left and nothing names: unfinished outputs, old manifests, log
+/// segments that are not needed or were dropped as torn. Only files with names of ours.
+fn remove_orphans(engine: &Engine) -> Result<()> {
+    let fs = engine.env.fs();
+    let view = engine.tree.view();
+    let live: std::collections::HashSet<FileNumber> =
+        view.version.all_tables().map(|(_, table)| table.number()).collect();
+    let segments = engine.log.numbers();
+    let manifest = engine.versions.manifest_number();
+    let mut removed = false;
+    for name in fs.list(&engine.dir)? {
+        let orphan = match FileName::parse(&name) {
+            Some(FileName::Table(number)) => !live.contains(&number),
+            Some(FileName::Log(number)) => !segments.contains(&number),
+            Some(FileName::Manifest(number)) => number != manifest,
+            Some(FileName::Temp(_)) => true,
+            _ => false,
+        };
+        if orphan {
+            fs.unlink(&engine.dir.join(&name))?;
+            removed = true;
+        }
+    }
+    if removed {
+        fs.sync_dir(&engine.dir)?;
+    }
+    Ok(())
+}
+
+/// Ends an opening's work: running jobs stop soon, workers are joined. Nothing is flushed.
+pub(crate) fn stop(engine: &Engine) {
+    if engine.closing.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    engine.tree.stall.wake_all();
+    engine.schedule();
+    engine.scheduler.stop();
+}

@@ -1,0 +1,204 @@
+//! The one table of engine options, and the struct made from it.
+//!
+//! A row is `name: type [unit] = default, in least..=greatest, Open | Live;` under its
+//! documentation. From it come the field of [`Options`], its default, its range check, its text
+//! form and its entry in [`super::describe`] (from which the documents and the C setters are made).
+//! `Live` options may be changed on an open database; the others count when it is opened.
+//!
+//! INVARIANT: every default lies in its range, and its text form reads back as the same value;
+//! upheld here, checked by `defaults_are_valid_and_round_trip`.
+
+use super::value::{Range, Value};
+use super::{Compression, LogLevel, OptionInfo, OptionUnit, RecoveryMode, Row};
+use crate::key::Comparator;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+/// The range of options whose type allows only legal values.
+const ANY: Range = 0..=u64::MAX;
+
+macro_rules! options {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:ident: $type:ty [$unit:ident] = $default:expr, in $range:expr, $when:ident;
+    )+) => {
+        /// The options of a database. Plain fields: start from [`Options::default`] or
+        /// [`Options::for_machine`] and change what should differ; [`Options::validate`] finds
+        /// what does not fit. The objects at the end have no text form.
+        #[derive(Clone, Debug)]
+        pub struct Options {
+            $( $(#[doc = $doc])+ pub $name: $type, )+
+            /// The order of user keys. Its name is stored in the database and checked at open.
+            pub comparator: Comparator,
+        }
+
+        impl Default for Options {
+            /// Settings for a small machine: two cores, a block cache of 32 MiB.
+            fn default() -> Options {
+                Options { $( $name: $default, )+ comparator: Comparator::default() }
+            }
+        }
+
+        /// The rows, in the order of the table.
+        pub(super) fn rows() -> Vec<Row> {
+            let default = Options::default();
+            vec![$( Row {
+                info: OptionInfo {
+                    name: stringify!($name),
+                    value_type: <$type as Value>::TYPE,
+                    unit: OptionUnit::$unit,
+                    default: default.$name.to_text(OptionUnit::$unit),
+                    min: *Range::start(&$range),
+                    max: *Range::end(&$range),
+                    live: matches!(When::$when, When::Live),
+                    doc: concat!($($doc, "\n"),+),
+                },
+                get: |options| options.$name.to_text(OptionUnit::$unit),
+                set: |options, text| {
+                    let value = <$type as Value>::parse(text, OptionUnit::$unit)?;
+                    value.check(&$range, OptionUnit::$unit)?;
+                    options.$name = value;
+                    Ok(())
+                },
+                check: |options| options.$name.check(&$range, OptionUnit::$unit),
+            } ),+]
+        }
+    };
+}
+
+enum When {
+    Open,
+    Live,
+}
+
+options! {
+    /// Create the database when the directory holds none. Off, opening one that is missing fails
+    /// with `NotFound`.
+    create_if_missing: bool [None] = true, in ANY, Open;
+
+    /// Fail with `AlreadyExists` when the directory holds a database already.
+    error_if_exists: bool [None] = false, in ANY, Open;
+
+    /// Fail the open on any inconsistency that could be worked around, and verify more while
+    /// running. Off, an unexpected file is reported and left alone.
+    paranoid: bool [None] = false, in ANY, Open;
+
+    /// What recovery does with damage in the commit log: `tolerate_corrupted_tail` drops a torn
+    /// tail and refuses other damage, `absolute_consistency` refuses any, `point_in_time` stops
+    /// at the first damage that nothing later vouches for, `skip_any_corrupted` skips damaged
+    /// records and goes on (salvage only: atomicity and order are given up).
+    recovery_mode: RecoveryMode [None] = RecoveryMode::PointInTime, in ANY, Open;
+
+    /// Size at which a memtable is switched and flushed. Larger means fewer, larger flushes and
+    /// less write amplification; smaller means less memory and a shorter recovery. Pulls on
+    /// `log_total_bytes_max`.
+    write_buffer_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=64 * GIB, Live;
+
+    /// Memtables of a tree, the active one included, before writes wait for a flush. At least 2,
+    /// or each switch would wait for the flush it starts.
+    write_buffers_max: usize [Count] = 2, in 2..=64, Live;
+
+    /// Operations of one commit group, in bytes of their log record. Larger groups share more
+    /// syncs; smaller ones keep the first writer of a group from waiting for the last.
+    max_write_group_bytes: u64 [Bytes] = MIB, in 4 * KIB..=GIB, Live;
+
+    /// Background jobs (flushes and compactions) that run at once. `for_machine` sets the number
+    /// of cores, at least 2: one for flushes while a compaction runs.
+    background_jobs_max: usize [Count] = 2, in 2..=256, Live;
+
+    /// Key ranges that one compaction may be cut into, each run by a job of its own.
+    /// `for_machine` sets it to `background_jobs_max`; more would only queue.
+    subcompactions_max: usize [Count] = 2, in 1..=256, Live;
+
+    /// Whether compactions start by themselves. Off, the stops that only a compaction could end
+    /// (level 0 and pending bytes) are off as well.
+    automatic_compaction: bool [None] = true, in ANY, Live;
+
+    /// Tables in level 0 at which its compaction starts. Each one costs every miss a look.
+    level0_compaction_trigger: usize [Count] = 4, in 1..=1_000, Live;
+
+    /// Tables in level 0 from which writes are slowed down. Not below
+    /// `level0_compaction_trigger`.
+    level0_slowdown_trigger: usize [Count] = 20, in 1..=100_000, Live;
+
+    /// Tables in level 0 at which writes stop. Not below `level0_slowdown_trigger`.
+    level0_stop_trigger: usize [Count] = 36, in 1..=100_000, Live;
+
+    /// Estimated bytes that compactions still have to rewrite, from which writes are slowed
+    /// down. Not above `pending_compaction_hard_bytes`.
+    pending_compaction_soft_bytes: u64 [Bytes] = 64 * GIB, in MIB..=1024 * TIB, Live;
+
+    /// Estimated bytes that compactions still have to rewrite, at which writes stop.
+    pending_compaction_hard_bytes: u64 [Bytes] = 256 * GIB, in MIB..=1024 * TIB, Live;
+
+    /// Rate that a slow-down starts from; it then follows the state of the tree.
+    delayed_write_bytes_per_s: u64 [BytesPerSecond] = 16 * MIB, in 64 * KIB..=64 * GIB, Live;
+
+    /// Size of the first level below level 0, when the database is large enough to fill it.
+    level_base_bytes: u64 [Bytes] = 256 * MIB, in 64 * KIB..=64 * TIB, Live;
+
+    /// How much larger each level is than the one above. Larger means fewer levels and more
+    /// write amplification per level.
+    level_multiplier: f64 [Number] = 10.0, in 2..=100, Live;
+
+    /// Size at which a compaction ends one output table and starts the next.
+    table_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=8 * GIB, Live;
+
+    /// Size at which a data block ends, before compression. Smaller blocks make point reads
+    /// cheaper and the index larger. A single larger entry has a block of its own.
+    block_bytes: u64 [Bytes] = 4 * KIB, in 64..=16 * MIB, Live;
+
+    /// Entries from one restart point of a block to the next. More compress keys better; fewer
+    /// make a search inside the block cheaper.
+    block_restart_interval: usize [Count] = 16, in 1..=1_024, Live;
+
+    /// Bits of filter for each key; 10 let about one miss in a hundred through. 0 = no filter.
+    filter_bits_per_key: f64 [BitsPerKey] = 10.0, in 0..=64, Live;
+
+    /// Codec of the tables above the last level: `none`, `lz4` or `zstd` (the latter in builds
+    /// that have it). A block that does not get smaller is stored as it is.
+    compression: Compression [None] = Compression::Lz4, in ANY, Live;
+
+    /// Codec of the tables in the last level, where most of the data lies and is rewritten least.
+    compression_bottom: Compression [None] = Compression::Lz4, in ANY, Live;
+
+    /// Memory for decoded data blocks; 0 = none. `for_machine` sets an eighth of the memory, at
+    /// least 32M.
+    block_cache_bytes: u64 [Bytes] = 32 * MIB, in 0..=16 * TIB, Live;
+
+    /// Tables kept open, one file descriptor each. The default leaves room under the common
+    /// limit of 1024 descriptors for each process.
+    open_tables_max: usize [Count] = 512, in 16..=10_000_000, Live;
+
+    /// Memory for indexes and filters of open tables. `for_machine` sets a sixteenth of the
+    /// memory, at least 64M.
+    table_cache_bytes: u64 [Bytes] = 64 * MIB, in MIB..=16 * TIB, Live;
+
+    /// Whether reads check the checksum of each block that comes from the disk. A read may ask
+    /// for less; compaction always checks.
+    verify_checksums: bool [None] = true, in ANY, Live;
+
+    /// Size at which the commit log starts its next segment, allocated in advance.
+    log_segment_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=4 * GIB, Live;
+
+    /// Old segments kept to be overwritten: appending to allocated space is cheaper than growing
+    /// a file. 0 = none.
+    log_recycle_max: usize [Count] = 4, in 0..=1_024, Live;
+
+    /// Bytes of log at which the tree with the oldest memtable is flushed, so that a tree that
+    /// is seldom written does not hold the whole log. Not below `log_segment_bytes`.
+    log_total_bytes_max: u64 [Bytes] = 512 * MIB, in MIB..=16 * TIB, Live;
+
+    /// The least urgent kind of line that the database's own log file (`LOG`) records: `off`,
+    /// `error`, `warn`, `info` or `debug`. Keys and values are never in it.
+    info_log_level: LogLevel [None] = LogLevel::Info, in ANY, Live;
+
+    /// Size at which `LOG` is closed and a new one begun.
+    info_log_bytes_max: u64 [Bytes] = 16 * MIB, in 64 * KIB..=GIB, Live;
+
+    /// Closed `LOG` files kept.
+    info_log_files_max: usize [Count] = 4, in 0..=1_000, Live;
+}

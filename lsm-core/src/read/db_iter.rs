@@ -1,0 +1,460 @@
+//! What a user iterates: one entry a key, as of one sequence number, within bounds (C3).
+//!
+//! The source below holds every version of every key, newest first. This layer hides versions
+//! above the snapshot, all but the newest of the rest, and keys whose newest one is a tombstone.
+//!
+//! ```text
+//! forward    the source stands ON the entry shown; key and value are borrowed from it
+//! backward   the source stands on the last entry BEFORE all versions of the key shown; key and
+//!            value were copied (values of tables are shared, not copied) while passing them
+//! ```
+//! So `next` after `next` and `prev` after `prev` move the source by the entries passed and seek
+//! nothing; only a turn, or more than [`RESEEK_AFTER`] versions of one key, costs a seek.
+//! Stepping back and then resolving each key forward was rejected: it turns the merge below twice
+//! a step.
+//!
+//! INVARIANTS
+//! - No key outside the bounds is ever shown, at the first position as at any other (B005). Every
+//!   seek clamps its target to one bound, every resolved key is checked against the other.
+//! - A turn seeks to the key shown; it never concludes anything from the source being invalid
+//!   (B001).
+//! - After an error the iterator is not valid and every move returns the error again until a
+//!   positioning call succeeds: a short scan never looks like a complete one (B003).
+//!
+//! Absent: clues and merge operands, which `resolve` refuses until those parts plug in there.
+
+use crate::key::{Comparator, Kind, SEEK_KIND, append_internal, kind_byte_of, seqno_of, user_key};
+use crate::read::internal::InternalIter;
+use crate::types::{SEQNO_MAX, SeqNo};
+use crate::{Error, ErrorKind, Result, Slice};
+
+/// How many further versions of one key are stepped over before seeking past them instead.
+pub const RESEEK_AFTER: u32 = 8;
+
+/// What passing over hidden entries has cost so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IterStats {
+    /// Entries above the snapshot.
+    pub skipped_newer: u64,
+    /// Versions that a newer visible one hides.
+    pub skipped_older: u64,
+    /// Keys whose newest visible version is a tombstone.
+    pub skipped_tombstones: u64,
+    /// Seeks that replaced stepping over many versions.
+    pub reseeks: u64,
+}
+
+/// What the newest visible version of a key says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Value,
+    Gone,
+}
+
+/// The meaning of a kind for a reader. Clues and operands will be resolved from here.
+fn resolve(kind: u8) -> Result<Verdict> {
+    match Kind::from_u8(kind) {
+        Some(Kind::Put) => Ok(Verdict::Value),
+        Some(Kind::Delete | Kind::SingleDelete) => Ok(Verdict::Gone),
+        Some(other) => {
+            Err(Error::new(ErrorKind::Unsupported, format!("iterating over an entry of kind {other:?}")))
+        }
+        None => Err(Error::corruption(format!("an entry of unknown kind {kind}"))),
+    }
+}
+
+enum State {
+    /// Not positioned, or past an end.
+    Invalid,
+    Forward,
+    Backward,
+    Failed(Error),
+}
+
+/// The versions of one key met while stepping backward, folded.
+struct Passed {
+    /// What the newest visible version so far says.
+    verdict: Option<Verdict>,
+    /// How many visible versions were met.
+    visible: u32,
+}
+
+/// A user's iterator over one source of internal entries.
+pub struct DbIter<I> {
+    iter: I,
+    comparator: Comparator,
+    snapshot: SeqNo,
+    lower: Option<Box<[u8]>>,
+    upper: Option<Box<[u8]>>,
+    state: State,
+    /// Forward: the user key whose older versions are being skipped. Backward: the key shown.
+    key: Vec<u8>,
+    /// Backward: the value shown.
+    value: Slice,
+    /// Scratch for seek targets.
+    target: Vec<u8>,
+    stats: IterStats,
+}
+
+impl<I: InternalIter> DbIter<I> {
+    /// An iterator over the user keys in `lower` (inclusive) .. `upper` (exclusive), as of
+    /// `snapshot`; not positioned yet. Bounds that leave nothing give an empty iterator.
+    pub fn new(
+        iter: I,
+        comparator: Comparator,
+        snapshot: SeqNo,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+    ) -> DbIter<I> {
+        DbIter {
+            iter,
+            comparator,
+            snapshot,
+            lower: lower.map(Box::from),
+            upper: upper.map(Box::from),
+            state: State::Invalid,
+            key: Vec::new(),
+            value: Slice::copy_of(&[]),
+            target: Vec::new(),
+            stats: IterStats::default(),
+        }
+    }
+
+    /// Whether the iterator stands on a key. `false` after a call that returned `Ok` means that
+    /// there is none further in that direction.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        matches!(self.state, State::Forward | State::Backward)
+    }
+
+    /// The user key. Lives until the iterator is moved.
+    ///
+    /// # Panics
+    /// If not [`valid`](DbIter::valid); so for `value` and `value_slice`.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match self.state {
+            State::Forward => user_key(self.iter.key()),
+            State::Backward => &self.key,
+            State::Invalid | State::Failed(_) => panic!("the key of an iterator that has no position"),
+        }
+    }
+
+    /// The value. Lives until the iterator is moved.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match self.state {
+            State::Forward => self.iter.value(),
+            State::Backward => &self.value,
+            State::Invalid | State::Failed(_) => panic!("the value of an iterator that has no position"),
+        }
+    }
+
+    /// The value as a slice that outlives the iterator.
+    pub fn value_slice(&self) -> Slice {
+        match self.state {
+            State::Forward => self.iter.value_slice(),
+            State::Backward => self.value.clone(),
+            State::Invalid | State::Failed(_) => panic!("the value of an iterator that has no position"),
+        }
+    }
+
+    /// What was passed over since creation.
+    pub fn stats(&self) -> IterStats {
+        self.stats
+    }
+
+    /// To the first key.
+    ///
+    /// # Errors
+    /// Those of the files below, and `Unsupported` for kinds of entries not offered yet; so for
+    /// all calls that move. The iterator is not valid then.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.guarded(|this| {
+            match this.lower.take() {
+                None => this.iter.seek_to_first()?,
+                Some(lower) => {
+                    let sought = this.seek_source(&lower);
+                    this.lower = Some(lower);
+                    sought?;
+                }
+            }
+            this.find_forward(false)
+        })
+    }
+
+    /// To the last key.
+    ///
+    /// # Errors
+    /// As [`DbIter::seek_to_first`].
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.guarded(|this| {
+            match this.upper.take() {
+                None => this.iter.seek_to_last()?,
+                Some(upper) => {
+                    let sought = this.seek_source_before(&upper);
+                    this.upper = Some(upper);
+                    sought?;
+                }
+            }
+            this.find_backward()
+        })
+    }
+
+    /// To the first key at or after `target`.
+    ///
+    /// # Errors
+    /// As [`DbIter::seek_to_first`].
+    pub fn seek(&mut self, target: &[u8]) -> Result<()> {
+        if self.below_lower(target) {
+            return self.seek_to_first();
+        }
+        self.guarded(|this| {
+            if this.at_or_above_upper(target) {
+                return Ok(State::Invalid);
+            }
+            this.seek_source(target)?;
+            this.find_forward(false)
+        })
+    }
+
+    /// To the last key at or before `target`.
+    ///
+    /// # Errors
+    /// As [`DbIter::seek_to_first`].
+    pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        if self.at_or_above_upper(target) {
+            return self.seek_to_last();
+        }
+        self.guarded(|this| {
+            if this.below_lower(target) {
+                return Ok(State::Invalid);
+            }
+            // The oldest version that could be: every version of `target` lies at or before it.
+            this.set_target(target, 0, 0);
+            this.iter.seek_for_prev(&this.target)?;
+            this.find_backward()
+        })
+    }
+
+    /// To the next key. Past an end it stays there; after an error it returns that error again.
+    ///
+    /// # Errors
+    /// As [`DbIter::seek_to_first`].
+    #[inline]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a cursor that is read in place and can fail is no Iterator"
+    )]
+    pub fn next(&mut self) -> Result<()> {
+        match &self.state {
+            State::Forward => self.guarded(|this| {
+                this.key.clear();
+                this.key.extend_from_slice(user_key(this.iter.key()));
+                this.iter.next()?;
+                this.find_forward(true)
+            }),
+            State::Backward => self.guarded(|this| {
+                this.set_target_to_key(0, 0);
+                this.iter.seek(&this.target)?;
+                this.find_forward(false)
+            }),
+            State::Invalid => Ok(()),
+            State::Failed(error) => Err(error.clone()),
+        }
+    }
+
+    /// To the key before. Past an end it stays there; after an error it returns that error again.
+    ///
+    /// # Errors
+    /// As [`DbIter::seek_to_first`].
+    #[inline]
+    pub fn prev(&mut self) -> Result<()> {
+        match &self.state {
+            State::Backward => self.guarded(Self::find_backward),
+            State::Forward => self.guarded(|this| {
+                this.key.clear();
+                this.key.extend_from_slice(user_key(this.iter.key()));
+                this.set_target_to_key(SEQNO_MAX, SEEK_KIND);
+                this.iter.seek_for_prev(&this.target)?;
+                this.find_backward()
+            }),
+            State::Invalid => Ok(()),
+            State::Failed(error) => Err(error.clone()),
+        }
+    }
+
+    #[inline]
+    fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<State>) -> Result<()> {
+        match step(self) {
+            Ok(state) => {
+                self.state = state;
+                Ok(())
+            }
+            Err(error) => {
+                self.state = State::Failed(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn below_lower(&self, key: &[u8]) -> bool {
+        self.lower.as_deref().is_some_and(|lower| self.comparator.compare(key, lower).is_lt())
+    }
+
+    fn at_or_above_upper(&self, key: &[u8]) -> bool {
+        self.upper.as_deref().is_some_and(|upper| self.comparator.compare(key, upper).is_ge())
+    }
+
+    fn set_target(&mut self, key: &[u8], seqno: SeqNo, kind: u8) {
+        self.target.clear();
+        append_internal(&mut self.target, key, seqno, kind);
+    }
+
+    fn set_target_to_key(&mut self, seqno: SeqNo, kind: u8) {
+        self.target.clear();
+        append_internal(&mut self.target, &self.key, seqno, kind);
+    }
+
+    /// Source to the first entry of `key`, or behind, that the snapshot may see.
+    fn seek_source(&mut self, key: &[u8]) -> Result<()> {
+        self.set_target(key, self.snapshot, SEEK_KIND);
+        self.iter.seek(&self.target)
+    }
+
+    /// Source to the last entry before all versions of `key`.
+    fn seek_source_before(&mut self, key: &[u8]) -> Result<()> {
+        self.set_target(key, SEQNO_MAX, SEEK_KIND);
+        self.iter.seek_for_prev(&self.target)
+    }
+
+    /// From the source's position on, the first key to show. With `skipping`, versions of
+    /// `self.key` are passed over: they are older than one already decided.
+    #[inline]
+    fn find_forward(&mut self, mut skipping: bool) -> Result<State> {
+        let mut run = 0;
+        while self.iter.valid() {
+            let internal = self.iter.key();
+            let key = user_key(internal);
+            if skipping && self.comparator.compare(key, &self.key).is_eq() {
+                self.stats.skipped_older += 1;
+                self.pass_version(&mut run, 0, 0)?;
+                continue;
+            }
+            if self.at_or_above_upper(key) {
+                return Ok(State::Invalid);
+            }
+            if seqno_of(internal) > self.snapshot {
+                self.stats.skipped_newer += 1;
+                self.pass_newer(&mut run)?;
+                skipping = false;
+                continue;
+            }
+            match resolve(kind_byte_of(internal))? {
+                Verdict::Value => return Ok(State::Forward),
+                Verdict::Gone => {
+                    self.stats.skipped_tombstones += 1;
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
+                    skipping = true;
+                    run = 0;
+                    self.iter.next()?;
+                }
+            }
+        }
+        Ok(State::Invalid)
+    }
+
+    /// Steps over a version of `self.key`; after many, seeks to (key, `seqno`, `kind`) instead.
+    fn pass_version(&mut self, run: &mut u32, seqno: SeqNo, kind: u8) -> Result<()> {
+        *run += 1;
+        if *run <= RESEEK_AFTER {
+            return self.iter.next();
+        }
+        *run = 0;
+        self.stats.reseeks += 1;
+        self.set_target_to_key(seqno, kind);
+        self.iter.seek(&self.target)
+    }
+
+    /// Steps over a version above the snapshot; after many, seeks to the newest visible one.
+    fn pass_newer(&mut self, run: &mut u32) -> Result<()> {
+        // The run may be over several keys; then the seek costs little more than the step.
+        if *run == RESEEK_AFTER {
+            self.key.clear();
+            self.key.extend_from_slice(user_key(self.iter.key()));
+        }
+        self.pass_version(run, self.snapshot, SEEK_KIND)
+    }
+
+    /// The source stands on the last entry of some key, or nowhere. Going backward from there, the
+    /// first key to show; leaves the source before all its versions.
+    fn find_backward(&mut self) -> Result<State> {
+        while self.iter.valid() {
+            let key = user_key(self.iter.key());
+            if self.below_lower(key) {
+                return Ok(State::Invalid);
+            }
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            match self.fold_versions_backward()? {
+                Some(Verdict::Value) => return Ok(State::Backward),
+                Some(Verdict::Gone) => self.stats.skipped_tombstones += 1,
+                None => {}
+            }
+        }
+        Ok(State::Invalid)
+    }
+
+    /// Passes all versions of `self.key`, oldest first; what the newest visible one says, its
+    /// value in `self.value`.
+    fn fold_versions_backward(&mut self) -> Result<Option<Verdict>> {
+        let mut passed = Passed { verdict: None, visible: 0 };
+        let mut run = 0;
+        loop {
+            let seqno = seqno_of(self.iter.key());
+            if run == RESEEK_AFTER {
+                return self.fold_by_seeking(passed);
+            }
+            run += 1;
+            if seqno > self.snapshot {
+                self.stats.skipped_newer += 1;
+            } else {
+                self.take_version(&mut passed)?;
+            }
+            self.iter.prev()?;
+            if !self.iter.valid() || self.comparator.compare(user_key(self.iter.key()), &self.key).is_ne() {
+                break;
+            }
+        }
+        self.stats.skipped_older += u64::from(passed.visible.saturating_sub(1));
+        Ok(passed.verdict)
+    }
+
+    fn take_version(&mut self, passed: &mut Passed) -> Result<()> {
+        let verdict = resolve(kind_byte_of(self.iter.key()))?;
+        if verdict == Verdict::Value {
+            self.value = self.iter.value_slice();
+        }
+        passed.verdict = Some(verdict);
+        passed.visible += 1;
+        Ok(())
+    }
+
+    /// Many versions: seeks to the newest visible one, then before them all.
+    fn fold_by_seeking(&mut self, mut passed: Passed) -> Result<Option<Verdict>> {
+        self.stats.reseeks += 1;
+        self.stats.skipped_older += u64::from(passed.visible.saturating_sub(1));
+        self.set_target_to_key(self.snapshot, SEEK_KIND);
+        self.iter.seek(&self.target)?;
+        if self.iter.valid() && self.comparator.compare(user_key(self.iter.key()), &self.key).is_eq() {
+            self.take_version(&mut passed)?;
+        }
+        self.set_target_to_key(SEQNO_MAX, SEEK_KIND);
+        self.iter.seek_for_prev(&self.target)?;
+        Ok(passed.verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! Opens a table and finds keys in it (R4).
+//!
+//! Opening reads all but the data blocks: header, footer, properties, filter and index stay in
+//! memory ([`TableReader::memory_bytes`]), so that a point read asks the filter, searches the
+//! index and reads at most one block, which comes through the block cache (R5).
+//!
+//! A block that several threads miss at once is read by each of them: that costs a little work in
+//! a rare case, and no reader ever waits for another.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use dialsm_io::File;
+
+use super::block::Block;
+use super::filter::{Filter, hash_key};
+use super::format::{self, BLOCK_BYTES_MAX, BLOCK_TRAILER_BYTES, FOOTER_BYTES, Footer, Handle};
+use super::index::Index;
+use super::properties::Properties;
+use super::{Found, IterSpec, ReadSpec, ReadStats, TableIter};
+use crate::cache::{BlockCache, FileId};
+use crate::format::{FileHeader, FileKind, HEADER_BYTES, HEADER_BYTES_MAX};
+use crate::key::{self, Comparator, SEEK_KIND};
+use crate::types::{DbId, FileNumber, SeqNo};
+use crate::{Error, ErrorKind, Result};
+
+/// An open table.
+pub struct TableReader {
+    pub(super) file: Arc<dyn File>,
+    pub(super) number: FileNumber,
+    pub(super) comparator: Comparator,
+    pub(super) footer: Footer,
+    pub(super) index: Index,
+    pub(super) filter: Option<Filter>,
+    properties: Properties,
+    cache: Arc<BlockCache>,
+    file_id: FileId,
+    /// Whether a block of this table may be in the cache.
+    cached: AtomicBool,
+}
+
+impl TableReader {
+    /// Opens table `number` of database `db_id`, which the manifest says has `file_bytes` bytes.
+    ///
+    /// # Errors
+    /// `Foreign`, `NewerFormat` or `Corruption` if the file is not that table, whole and intact
+    /// (data blocks are checked as they are read); `InvalidArgument` if it is in another order
+    /// than `comparator`'s; those of the file.
+    pub fn open(
+        file: Arc<dyn File>,
+        db_id: &DbId,
+        number: FileNumber,
+        file_bytes: u64,
+        comparator: Comparator,
+        cache: Arc<BlockCache>,
+    ) -> Result<Arc<TableReader>> {
+        let path = file.path().to_path_buf();
+        let open = || TableReader::open_inner(file, db_id, number, file_bytes, comparator, cache);
+        open().map(Arc::new).map_err(|e| e.at_path(&path))
+    }
+
+    fn open_inner(
+        file: Arc<dyn File>,
+        db_id: &DbId,
+        number: FileNumber,
+        file_bytes: u64,
+        comparator: Comparator,
+        cache: Arc<BlockCache>,
+    ) -> Result<TableReader> {
+        let there = file.len()?;
+        if there < (HEADER_BYTES + FOOTER_BYTES) as u64 {
+            let text = format!("the table has {there} bytes, too few for any table");
+            return Err(Error::corruption(text).at_offset(there));
+        }
+        let content_start = read_header(&*file, db_id, number, there)?;
+        if there != file_bytes {
+            let text = format!("the table has {there} bytes, the manifest says {file_bytes}");
+            return Err(Error::corruption(text).at_offset(there.min(file_bytes)));
+        }
+        let footer_at = file_bytes - FOOTER_BYTES as u64;
+        let mut footer = [0u8; FOOTER_BYTES];
+        format::read_exact(&*file, &mut footer, footer_at)?;
+        let footer = Footer::decode(&footer, content_start, file_bytes)?;
+        if !footer.clues.is_empty() || !footer.range_tombstones.is_empty() {
+            // Passing over a section would answer reads wrongly.
+            let text = "the table has a section of clues or range tombstones, which this build does not read";
+            return Err(Error::new(ErrorKind::NewerFormat, text).at_offset(footer_at + 16));
+        }
+        let properties = read_payload(&*file, footer.properties, Properties::decode)?;
+        if properties.comparator != comparator.name() {
+            let text = format!(
+                "the table is in the order {:?}, the keyspace in {:?}",
+                properties.comparator,
+                comparator.name()
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let index = Index::read(&*file, footer.values, &comparator, &(content_start..footer_at))?;
+        let filter = match footer.filter.is_empty() || !comparator.equal_is_identical() {
+            true => None,
+            false => Some(read_payload(&*file, footer.filter, Filter::decode)?),
+        };
+        let file_id = cache.new_file_id();
+        let cached = AtomicBool::new(false);
+        Ok(TableReader {
+            file,
+            number,
+            comparator,
+            footer,
+            index,
+            filter,
+            properties,
+            cache,
+            file_id,
+            cached,
+        })
+    }
+
+    /// The newest entry of `user_key` with a sequence number up to `seqno`, whatever its kind.
+    ///
+    /// # Errors
+    /// `Corruption` with file and offset; those of the file.
+    pub fn get(
+        &self,
+        user_key: &[u8],
+        seqno: SeqNo,
+        spec: &ReadSpec,
+        stats: &mut ReadStats,
+    ) -> Result<Option<Found>> {
+        if let Some(filter) = &self.filter {
+            stats.filter_checked += 1;
+            if !filter.may_contain(hash_key(user_key)) {
+                stats.filter_useful += 1;
+                return Ok(None);
+            }
+        }
+        let trailer = key::trailer(seqno, SEEK_KIND);
+        let at = self.index.seek(&self.comparator, user_key, trailer);
+        if at == self.index.len() {
+            return Ok(None);
+        }
+        let block = self.block(at, spec, stats)?;
+        let hit = block.find(&self.comparator, user_key, trailer).map_err(|e| self.located(e))?;
+        Ok(hit.map(|hit| Found {
+            seqno: hit.trailer >> 8,
+            kind: hit.trailer as u8,
+            value: block.into_value(&hit),
+        }))
+    }
+
+    /// Data block `i`, from the cache or the file.
+    pub(super) fn block(&self, i: usize, spec: &ReadSpec, stats: &mut ReadStats) -> Result<Block> {
+        let handle = self.index.handle(i);
+        if let Some(block) = self.cache.get(self.file_id, handle.offset) {
+            stats.block_cache_hits += 1;
+            return Ok(block);
+        }
+        self.block_from_file(handle, spec, stats)
+    }
+
+    /// Data block `i` if it is in the cache.
+    pub(super) fn cached_block(&self, i: usize) -> Option<Block> {
+        self.cache.get(self.file_id, self.index.handle(i).offset)
+    }
+
+    pub(super) fn block_from_file(
+        &self,
+        handle: Handle,
+        spec: &ReadSpec,
+        stats: &mut ReadStats,
+    ) -> Result<Block> {
+        stats.blocks_read += 1;
+        stats.bytes_read += handle.len + BLOCK_TRAILER_BYTES as u64;
+        let block = format::read_block(&*self.file, handle, spec.verify)?;
+        // What came in unchecked must not be served to a reader that wants it checked.
+        if spec.fill_cache && spec.verify && self.cache.insert(self.file_id, handle.offset, &block) {
+            self.cached.store(true, Relaxed);
+        }
+        Ok(block)
+    }
+
+    /// A cursor over all entries. It keeps the table open.
+    pub fn iter(self: &Arc<TableReader>, spec: IterSpec) -> TableIter {
+        TableIter::new(self.clone(), spec)
+    }
+
+    /// The bytes of the file before the place where `internal_key` is or would be.
+    pub fn approximate_offset(&self, internal_key: &[u8]) -> u64 {
+        let (user, trailer) = (key::user_key(internal_key), key::trailer_of(internal_key));
+        let at = self.index.seek(&self.comparator, user, trailer);
+        match at < self.index.len() {
+            true => self.index.handle(at).offset,
+            false => at.checked_sub(1).map_or(HEADER_BYTES as u64, |last| self.index.handle(last).end()),
+        }
+    }
+
+    /// Bytes held in memory while the table is open: index, filter, properties.
+    pub fn memory_bytes(&self) -> usize {
+        let p = &self.properties;
+        let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
+        size_of::<TableReader>() + self.index.memory_bytes() + filter + p.smallest.len() + p.largest.len()
+    }
+
+    /// What the table says about itself.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The table's file number.
+    pub fn number(&self) -> FileNumber {
+        self.number
+    }
+
+    /// The order of the table's keys.
+    pub fn comparator(&self) -> &Comparator {
+        &self.comparator
+    }
+
+    /// The table's file name, for error texts.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The error with this table's file name.
+    #[cold]
+    pub(super) fn located(&self, e: Error) -> Error {
+        e.at_path(self.file.path())
+    }
+}
+
+impl Drop for TableReader {
+    /// The id is never given out again, so the blocks could not be found any more.
+    fn drop(&mut self) {
+        if *self.cached.get_mut() {
+            let offsets = (0..self.index.len()).map(|i| self.index.handle(i).offset);
+            self.cache.erase(self.file_id, offsets);
+        }
+    }
+}
+
+/// Reads and checks the file header; returns where the content starts.
+fn read_header(file: &dyn File, db_id: &DbId, number: FileNumber, file_bytes: u64) -> Result<u64> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    format::read_exact(file, &mut bytes, 0)?;
+    let claimed = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]) as usize;
+    if (HEADER_BYTES + 1..=HEADER_BYTES_MAX).contains(&claimed) && claimed as u64 <= file_bytes {
+        bytes.resize(claimed, 0);
+        format::read_exact(file, &mut bytes, 0)?;
+    }
+    let (header, content_start) = FileHeader::decode(&bytes, FileKind::Table)?;
+    header.expect(db_id, number)?;
+    Ok(content_start as u64)
+}
+
+/// Reads the block of a checked handle and decodes its payload, which is not a raw block.
+fn read_payload<T>(file: &dyn File, handle: Handle, decode: impl Fn(&[u8]) -> Result<T>) -> Result<T> {
+    let inner = || {
+        if handle.len > BLOCK_BYTES_MAX * 4 {
+            return Err(Error::corruption(format!("a block of {} bytes", handle.len)));
+        }
+        let mut sealed = vec![0; handle.len as usize + BLOCK_TRAILER_BYTES];
+        format::read_exact(file, &mut sealed, handle.offset)?;
+        match format::unseal(&sealed, true)? {
+            (0, payload) => decode(payload),
+            (codec, _) => Err(Error::corruption(format!("codec {codec} where none belongs"))),
+        }
+    };
+    inner().map_err(|e| e.at_offset(handle.offset))
+}
+
+/// The data blocks from `first` on that lie end to end within `bytes_max` (at least one): how many,
+/// and where in the file.
+pub(super) fn span(index: &Index, first: usize, bytes_max: usize) -> (usize, Range<u64>) {
+    let start = index.handle(first).offset;
+    let (mut count, mut end) = (1, index.handle(first).end());
+    while first + count < index.len() {
+        let next = index.handle(first + count);
+        if next.offset != end || next.end() - start > bytes_max as u64 {
+            break;
+        }
+        end = next.end();
+        count += 1;
+    }
+    (count, start..end)
+}

@@ -1,0 +1,213 @@
+//! A tree: one keyspace in one shard. Memtables and levels, and the views readers take of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use dialsm_io::Env;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::engine::Engine;
+use crate::key::Comparator;
+use crate::memtable::Memtable;
+use crate::types::{SeqNo, TreeId};
+use crate::version::Version;
+use crate::write::stall::{StallGate, StallInputs, admission};
+
+/// A memtable with what the commit and flush paths need to know about it.
+pub(crate) struct Buffer {
+    pub(crate) table: Arc<Memtable>,
+    /// Groups logged into it and not yet published.
+    writers: AtomicUsize,
+    /// Set by the switch: the last sequence before it. Zero while active.
+    sealed_at: AtomicU64,
+    /// Holds writes that are not in the log: a flush is their only durability.
+    unlogged: AtomicBool,
+}
+
+impl Buffer {
+    pub(crate) fn new(comparator: &Comparator) -> Arc<Buffer> {
+        Arc::new(Buffer {
+            table: Arc::new(Memtable::new(comparator.clone())),
+            writers: AtomicUsize::new(0),
+            sealed_at: AtomicU64::new(0),
+            unlogged: AtomicBool::new(false),
+        })
+    }
+
+    /// Notes that a group was published; true if a flush may now begin.
+    pub(crate) fn writer_left(&self) -> bool {
+        self.writers.fetch_sub(1, Ordering::AcqRel) == 1 && self.sealed_at.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether its last writer has left, so that a flush sees all of it (rule 11).
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.writers.load(Ordering::Acquire) == 0
+    }
+
+    /// The tree's floor once this memtable is in tables: the first sequence not in it.
+    pub(crate) fn floor_after(&self) -> SeqNo {
+        self.sealed_at.load(Ordering::Acquire) + 1
+    }
+
+    pub(crate) fn has_unlogged(&self) -> bool {
+        self.unlogged.load(Ordering::Acquire)
+    }
+}
+
+/// What a reader sees of a tree. Immutable; replaced as a whole.
+pub(crate) struct TreeView {
+    pub(crate) active: Arc<Buffer>,
+    /// Sealed memtables, newest first.
+    pub(crate) sealed: Vec<Arc<Buffer>>,
+    pub(crate) version: Arc<Version>,
+}
+
+/// The part of a tree behind its lock.
+pub(crate) struct TreeState {
+    /// The version that the manifest on disk says; the live one is in the view.
+    pub(crate) durable: Arc<Version>,
+    /// First sequence not in the tables of the durable version.
+    pub(crate) durable_floor: SeqNo,
+    /// Epoch of the next flush: the order of L0 (rule 5).
+    pub(crate) next_epoch: u64,
+    /// A flush is running; flushes of a tree go one by one, in order (rule 12).
+    pub(crate) flushing: bool,
+    pub(crate) compactions_running: usize,
+    /// The active memtable is full and no other may be opened.
+    pub(crate) memtable_blocked: bool,
+}
+
+/// One keyspace in one shard.
+pub(crate) struct Tree {
+    pub(crate) id: TreeId,
+    pub(crate) comparator: Comparator,
+    view: ArcSwap<TreeView>,
+    state: Mutex<TreeState>,
+    pub(crate) stall: StallGate,
+}
+
+impl Tree {
+    pub(crate) fn new(
+        env: &dyn Env,
+        id: TreeId,
+        comparator: Comparator,
+        version: Arc<Version>,
+        active: Arc<Buffer>,
+        durable_floor: SeqNo,
+    ) -> Tree {
+        let next_epoch = version.l0().first().map_or(1, |newest| newest.meta().epoch + 1);
+        let state = TreeState {
+            durable: version.clone(),
+            durable_floor,
+            next_epoch,
+            flushing: false,
+            compactions_running: 0,
+            memtable_blocked: false,
+        };
+        Tree {
+            id,
+            comparator,
+            view: ArcSwap::from_pointee(TreeView { active, sealed: Vec::new(), version }),
+            state: Mutex::new(state),
+            stall: StallGate::new(env.event()),
+        }
+    }
+
+    /// The published view.
+    pub(crate) fn view(&self) -> Arc<TreeView> {
+        self.view.load_full()
+    }
+
+    /// The published view together with a sequence number that it serves (rule 10).
+    #[inline]
+    pub(crate) fn view_at_visible(&self, visible: &AtomicU64) -> (arc_swap::Guard<Arc<TreeView>>, SeqNo) {
+        loop {
+            let view = self.view.load();
+            let seqno = visible.load(Ordering::Acquire);
+            if Arc::ptr_eq(&view, &self.view.load()) {
+                return (view, seqno);
+            }
+        }
+    }
+
+    /// The published view, for a reader that has its sequence from a snapshot.
+    #[inline]
+    pub(crate) fn view_guard(&self) -> arc_swap::Guard<Arc<TreeView>> {
+        self.view.load()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, TreeState> {
+        self.state.lock()
+    }
+
+    /// Publishes a view built from the present one. The lock makes sure that it is the latest.
+    pub(crate) fn publish(&self, _proof: &mut TreeState, change: impl FnOnce(&TreeView) -> TreeView) {
+        let next = change(&self.view.load());
+        self.view.store(Arc::new(next));
+    }
+
+    /// Counts a group as writer of the active memtable. Leader only.
+    pub(crate) fn join_writer(&self, logged: bool) -> Arc<Buffer> {
+        let buffer = self.view.load().active.clone();
+        buffer.writers.fetch_add(1, Ordering::AcqRel);
+        if !logged {
+            buffer.unlogged.store(true, Ordering::Release);
+        }
+        buffer
+    }
+
+    /// Switches a full memtable, or shuts the door if no further one may be opened. Leader only.
+    #[inline]
+    pub(crate) fn switch_if_full(&self, engine: &Engine, last_seqno: SeqNo) {
+        let full = self.view.load().active.table.bytes_used() as u64 >= engine.options.write_buffer_bytes;
+        if full {
+            self.switch_full(engine, last_seqno);
+        }
+    }
+
+    #[cold]
+    fn switch_full(&self, engine: &Engine, last_seqno: SeqNo) {
+        let mut state = self.lock();
+        if self.view.load().sealed.len() + 1 < engine.options.write_buffers_max {
+            self.switch(&mut state, last_seqno);
+            drop(state);
+            engine.schedule();
+        } else if !state.memtable_blocked {
+            // The group goes into the full memtable: it was admitted. The next writers wait.
+            state.memtable_blocked = true;
+            self.refresh_stall(engine, state);
+        }
+    }
+
+    /// Seals the active memtable and opens a new one. Leader only: between two groups.
+    pub(crate) fn switch(&self, state: &mut TreeState, last_seqno: SeqNo) {
+        self.publish(state, |view| {
+            view.active.sealed_at.store(last_seqno, Ordering::Release);
+            let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
+            sealed.push(view.active.clone());
+            sealed.extend(view.sealed.iter().cloned());
+            TreeView { active: Buffer::new(&self.comparator), sealed, version: view.version.clone() }
+        });
+    }
+
+    /// Recomputes the state of the door from what is true now. Takes the lock's guard, because
+    /// writers are woken only after it is released.
+    pub(crate) fn refresh_stall(&self, engine: &Engine, mut state: MutexGuard<'_, TreeState>) {
+        let view = self.view.load();
+        if state.memtable_blocked && view.sealed.len() + 1 < engine.options.write_buffers_max {
+            state.memtable_blocked = false;
+        }
+        let inputs = StallInputs {
+            memtable_blocked: state.memtable_blocked,
+            l0_runs: view.version.l0().len(),
+            pending_bytes: engine.pending_compaction_bytes(&view.version),
+        };
+        let changed = self.stall.set(admission(&inputs, &engine.options));
+        drop(view);
+        drop(state);
+        if changed {
+            self.stall.wake_all();
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! One table as a version sees it: what the manifest says of it, and its state while the database
+//! is open.
+//!
+//! INVARIANT: a claim is set before a job reads its first input and cleared when the job has been
+//! installed or given up; the picker never plans over a claimed file. Claims live here, not in a
+//! set of their own, so that a file that leaves the version takes its claim with it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::key::{Comparator, user_key};
+use crate::obsolete::Graveyard;
+use crate::types::{FileNumber, SeqNo};
+use crate::version::edit::TableDesc;
+
+/// What is known of a table without opening it; the same on every level.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableMeta {
+    /// Its file.
+    pub number: FileNumber,
+    /// Size of the file, in bytes.
+    pub file_bytes: u64,
+    /// Checksum over the whole file.
+    pub checksum: u32,
+    /// Place in L0: greater is newer. Given at flush; says nothing on deeper levels.
+    pub epoch: u64,
+    /// First internal key.
+    pub smallest: Vec<u8>,
+    /// Last internal key.
+    pub largest: Vec<u8>,
+    /// Smallest sequence number inside.
+    pub seqno_min: SeqNo,
+    /// Largest sequence number inside.
+    pub seqno_max: SeqNo,
+    /// Number of entries.
+    pub entries: u64,
+    /// How many of them are tombstones.
+    pub deletes: u64,
+    /// Bytes of all keys before compression.
+    pub raw_key_bytes: u64,
+    /// Bytes of all values before compression.
+    pub raw_value_bytes: u64,
+    /// How many entries are clues or redirected ones. Such a table is never trivially moved out
+    /// of L0, and sequence numbers are not zeroed where one takes part.
+    pub specials: u64,
+}
+
+impl TableMeta {
+    /// Of a table just written.
+    pub(crate) fn of_written(number: FileNumber, epoch: u64, written: crate::table::TableMeta) -> TableMeta {
+        TableMeta {
+            number,
+            epoch,
+            file_bytes: written.file_bytes,
+            checksum: written.checksum,
+            smallest: written.smallest,
+            largest: written.largest,
+            seqno_min: written.seqno_min,
+            seqno_max: written.seqno_max,
+            entries: written.entries,
+            deletes: written.deletes,
+            raw_key_bytes: written.raw_key_bytes,
+            raw_value_bytes: written.raw_value_bytes,
+            specials: 0,
+        }
+    }
+
+    /// As the manifest has it.
+    pub(crate) fn of_desc(desc: TableDesc) -> TableMeta {
+        TableMeta {
+            number: desc.number,
+            epoch: desc.epoch,
+            file_bytes: desc.file_bytes,
+            checksum: desc.checksum,
+            smallest: desc.smallest,
+            largest: desc.largest,
+            seqno_min: desc.seqno_min,
+            seqno_max: desc.seqno_max,
+            entries: desc.entries,
+            deletes: desc.deletes,
+            raw_key_bytes: desc.raw_key_bytes,
+            raw_value_bytes: desc.raw_value_bytes,
+            specials: desc.clues,
+        }
+    }
+
+    /// For the manifest.
+    pub(crate) fn describe(&self) -> TableDesc {
+        TableDesc {
+            number: self.number,
+            epoch: self.epoch,
+            file_bytes: self.file_bytes,
+            checksum: self.checksum,
+            smallest: self.smallest.clone(),
+            largest: self.largest.clone(),
+            seqno_min: self.seqno_min,
+            seqno_max: self.seqno_max,
+            logged_seqno_max: 0,
+            entries: self.entries,
+            deletes: self.deletes,
+            range_deletes: 0,
+            raw_key_bytes: self.raw_key_bytes,
+            raw_value_bytes: self.raw_value_bytes,
+            dir_id: 0,
+            clues: self.specials,
+            ..TableDesc::default()
+        }
+    }
+}
+
+/// The compaction that holds a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// The job, a number of the caller's below 2^56.
+    pub job: u64,
+    /// The level it writes to.
+    pub output_level: u8,
+}
+
+/// A table of a version. Shared by all versions that hold it.
+pub struct TableFile {
+    meta: TableMeta,
+    smallest_prefix: u64,
+    largest_prefix: u64,
+    /// 0, or (job << 8) | (output level + 1).
+    claim: AtomicU64,
+    /// Where its number goes when the last version that holds it is dropped; set once the
+    /// durable manifest no longer names it.
+    graveyard: OnceLock<Arc<Graveyard>>,
+}
+
+impl TableFile {
+    /// A file with this description, claimed by nobody.
+    ///
+    /// # Panics
+    /// If a boundary key is shorter than a trailer; the manifest's decoder checks that.
+    pub fn new(comparator: &Comparator, meta: TableMeta) -> Arc<TableFile> {
+        Arc::new(TableFile {
+            smallest_prefix: comparator.prefix(user_key(&meta.smallest)),
+            largest_prefix: comparator.prefix(user_key(&meta.largest)),
+            meta,
+            claim: AtomicU64::new(0),
+            graveyard: OnceLock::new(),
+        })
+    }
+
+    /// Its description.
+    pub fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    /// Its file number.
+    pub fn number(&self) -> FileNumber {
+        self.meta.number
+    }
+
+    /// Size of the file, in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.meta.file_bytes
+    }
+
+    /// First user key.
+    pub fn smallest_user(&self) -> &[u8] {
+        user_key(&self.meta.smallest)
+    }
+
+    /// Last user key, inclusive.
+    pub fn largest_user(&self) -> &[u8] {
+        user_key(&self.meta.largest)
+    }
+
+    /// [`Comparator::prefix`] of the first user key.
+    pub fn smallest_prefix(&self) -> u64 {
+        self.smallest_prefix
+    }
+
+    /// [`Comparator::prefix`] of the last user key.
+    pub fn largest_prefix(&self) -> u64 {
+        self.largest_prefix
+    }
+
+    /// Size in bytes as the picker weighs it: tombstones count for the data they will remove
+    /// below, once they are more than half of the entries. (Weighing each of them would make every
+    /// mixed load look urgent.) The value they remove is guessed at this table's mean.
+    pub fn compensated_bytes(&self) -> u64 {
+        let m = &self.meta;
+        let surplus = m.deletes.saturating_mul(2).saturating_sub(m.entries);
+        let values = m.entries.saturating_sub(m.deletes).max(1);
+        let mean_value = (m.raw_value_bytes / values).max(m.file_bytes / m.entries.max(1));
+        m.file_bytes.saturating_add(surplus.saturating_mul(mean_value).saturating_mul(2))
+    }
+
+    /// Whether the user key lies between the first and the last one.
+    pub fn spans(&self, comparator: &Comparator, key: &[u8]) -> bool {
+        comparator.compare(self.smallest_user(), key).is_le()
+            && comparator.compare(key, self.largest_user()).is_le()
+    }
+
+    /// Whether the table's key interval meets `lo..=hi`.
+    pub fn overlaps(&self, comparator: &Comparator, lo: &[u8], hi: &[u8]) -> bool {
+        comparator.compare(self.smallest_user(), hi).is_le()
+            && comparator.compare(lo, self.largest_user()).is_le()
+    }
+
+    /// The compaction that holds this file, if one does.
+    pub fn claim(&self) -> Option<Claim> {
+        match self.claim.load(Ordering::Acquire) {
+            0 => None,
+            packed => Some(Claim { job: packed >> 8, output_level: (packed & 0xff) as u8 - 1 }),
+        }
+    }
+
+    /// Whether a compaction holds this file.
+    pub fn compacting(&self) -> bool {
+        self.claim().is_some()
+    }
+
+    /// Takes the file for a compaction; `false` if another has it.
+    pub fn try_claim(&self, claim: Claim) -> bool {
+        let packed = (claim.job << 8) | (u64::from(claim.output_level) + 1);
+        self.claim.compare_exchange(0, packed, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Gives the file back.
+    pub fn release_claim(&self) {
+        self.claim.store(0, Ordering::Release);
+    }
+
+    /// Says that the durable manifest no longer names this table: its file goes with the last
+    /// version that holds it.
+    pub(crate) fn set_obsolete(&self, graveyard: &Arc<Graveyard>) {
+        let _ = self.graveyard.set(graveyard.clone());
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if let Some(graveyard) = self.graveyard.get() {
+            graveyard.push(self.meta.number);
+        }
+    }
+}
+
+impl fmt::Debug for TableFile {
+    /// Shows numbers only: keys stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let m = &self.meta;
+        write!(
+            f,
+            "{} epoch {} {} B seqno {}..={}",
+            m.number, m.epoch, m.file_bytes, m.seqno_min, m.seqno_max
+        )?;
+        match self.claim() {
+            Some(claim) => write!(f, " job {} -> L{}", claim.job, claim.output_level),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::internal_key;
+
+    #[test]
+    fn claims_exclude_each_other() {
+        let meta = TableMeta {
+            smallest: internal_key(b"a", 1, 7),
+            largest: internal_key(b"b", 1, 7),
+            ..Default::default()
+        };
+        let file = TableFile::new(&Comparator::Bytewise, meta);
+        let claim = Claim { job: 9, output_level: 0 };
+        assert!(file.try_claim(claim) && !file.try_claim(Claim { job: 10, output_level: 3 }));
+        assert_eq!(file.claim(), Some(claim));
+        file.release_claim();
+        assert!(!file.compacting());
+    }
+
+    #[test]
+    fn tombstones_weigh_only_in_the_majority() {
+        let file = |deletes| {
+            let meta = TableMeta {
+                smallest: internal_key(b"a", 1, 7),
+                largest: internal_key(b"b", 1, 7),
+                entries: 100,
+                deletes,
+                file_bytes: 10_000,
+                raw_value_bytes: 9_000,
+                ..Default::default()
+            };
+            TableFile::new(&Comparator::Bytewise, meta).compensated_bytes()
+        };
+        assert_eq!(file(0), 10_000);
+        assert_eq!(file(50), 10_000);
+        assert!(file(60) > 10_000 && file(100) > file(60));
+    }
+}

@@ -1,0 +1,298 @@
+//! The log as a whole: its chain of segments, what of it is durable, and when a segment may go.
+//!
+//! ```text
+//!  spare ◄── retired ◄── closed, oldest first ◄── current ◄── append (leader only)
+//!    └────────────── renamed and overwritten ────────▲
+//! ```
+//! Invariants:
+//! - A synced write is acknowledged only after every earlier segment is synced, then its own, then
+//!   the directory that names it (rule 17).
+//! - A segment goes only when all it holds is below the floor of the durable version (rule 12).
+//! - Only segments of this opening are recycled (rule 18). A recycled file gets its new header
+//!   before its new name: under the old name nobody looks at it any more.
+//! - After a failed append the segment is closed, and the next one's header says where it validly
+//!   ends; the sequence numbers of the failed group are burnt.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dialsm_io::{File, Fs};
+use parking_lot::Mutex;
+
+use crate::engine::Engine;
+use crate::filename::FileName;
+use crate::gate::Gate;
+use crate::types::{DbId, FileNumber, SeqNo};
+use crate::wal::format::{LogPosition, PrevEnd};
+use crate::wal::writer::SegmentWriter;
+use crate::{ErrorKind, Result};
+
+struct Segment {
+    number: FileNumber,
+    file: Arc<dyn File>,
+    path: PathBuf,
+    /// Where its last good record ends.
+    end: u64,
+    /// Up to where it is durable.
+    synced: u64,
+    /// Its last record's last sequence number; 0 if it has none.
+    last_seqno: SeqNo,
+    /// Written by this opening, so that it may be recycled.
+    ours: bool,
+}
+
+#[derive(Default)]
+struct Segments {
+    /// Oldest first; the last one is the current one, if the writer has one open.
+    chain: VecDeque<Segment>,
+    spare: Vec<(Arc<dyn File>, PathBuf)>,
+    /// Names made so far, and how many of them are durable.
+    names_made: u64,
+    names_synced: u64,
+    synced: LogPosition,
+}
+
+/// The shared side of the log: what may be synced and retired while the leader appends.
+pub(crate) struct Log {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    db_id: DbId,
+    segment_bytes: u64,
+    spare_max: usize,
+    syncing: Gate,
+    segments: Mutex<Segments>,
+}
+
+/// A segment found at open.
+pub(crate) struct OldSegment {
+    pub(crate) number: FileNumber,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) end: u64,
+    pub(crate) last_seqno: SeqNo,
+}
+
+impl Log {
+    pub(crate) fn new(
+        env: &dyn dialsm_io::Env,
+        dir: PathBuf,
+        db_id: DbId,
+        segment_bytes: u64,
+        spare_max: usize,
+    ) -> Log {
+        Log {
+            fs: env.fs().clone(),
+            dir,
+            db_id,
+            segment_bytes,
+            spare_max,
+            syncing: Gate::new(env),
+            segments: Mutex::new(Segments::default()),
+        }
+    }
+
+    /// Takes over the segments that were replayed; they are synced.
+    pub(crate) fn adopt(&self, old: Vec<OldSegment>) {
+        let mut segments = self.segments.lock();
+        if let Some(last) = old.last() {
+            segments.synced = LogPosition { segment: last.number, offset: last.end };
+        }
+        segments.chain = old
+            .into_iter()
+            .map(|s| Segment {
+                number: s.number,
+                file: s.file,
+                path: s.path,
+                end: s.end,
+                synced: s.end,
+                last_seqno: s.last_seqno,
+                ours: false,
+            })
+            .collect();
+    }
+
+    /// The numbers of the segments in the chain.
+    pub(crate) fn numbers(&self) -> Vec<FileNumber> {
+        self.segments.lock().chain.iter().map(|s| s.number).collect()
+    }
+
+    /// Makes durable all that was appended before the call.
+    ///
+    /// # Errors
+    /// Those of the file system. After one the log's unsynced end is not to be trusted; the
+    /// caller stops the database.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let _only_one = self.syncing.enter();
+        let (todo, names, dir) = {
+            let segments = self.segments.lock();
+            let todo: Vec<_> = segments
+                .chain
+                .iter()
+                .filter(|s| s.synced < s.end)
+                .map(|s| (s.number, s.file.clone(), s.end))
+                .collect();
+            (todo, segments.names_made, segments.names_synced < segments.names_made)
+        };
+        for (_, file, _) in &todo {
+            file.sync_data()?;
+        }
+        if dir {
+            self.fs.sync_dir(&self.dir)?;
+        }
+        let mut segments = self.segments.lock();
+        segments.names_synced = segments.names_synced.max(names);
+        for (number, _, end) in todo {
+            if let Some(segment) = segments.chain.iter_mut().find(|s| s.number == number) {
+                segment.synced = segment.synced.max(end);
+            }
+            let position = LogPosition { segment: number, offset: end };
+            segments.synced = segments.synced.max(position);
+        }
+        Ok(())
+    }
+
+    /// Lets go of the segments that hold nothing at or above `floor`.
+    pub(crate) fn retire_below(&self, floor: SeqNo) {
+        let mut unlink = Vec::new();
+        {
+            let mut segments = self.segments.lock();
+            while segments.chain.len() > 1 && segments.chain[0].last_seqno < floor {
+                let segment = segments.chain.pop_front().expect("the length was just checked");
+                if segment.ours && segments.spare.len() < self.spare_max {
+                    segments.spare.push((segment.file, segment.path));
+                } else {
+                    unlink.push(segment.path);
+                }
+            }
+        }
+        for path in unlink {
+            // A file that stays is found as an orphan by the next opening.
+            let _ = self.fs.unlink(&path);
+        }
+    }
+
+    /// The oldest segment that recovery would need with the tree's floor at `floor`.
+    pub(crate) fn first_needed(&self, floor: SeqNo) -> FileNumber {
+        let segments = self.segments.lock();
+        let last = segments.chain.len().saturating_sub(1);
+        let needed = segments.chain.iter().enumerate().find(|(i, s)| *i == last || s.last_seqno >= floor);
+        needed.map_or(FileNumber(0), |(_, s)| s.number)
+    }
+
+    /// Bytes in all segments, and how many there are, spare ones left out.
+    pub(crate) fn size(&self) -> (u64, usize) {
+        let segments = self.segments.lock();
+        (segments.chain.iter().map(|s| s.end).sum(), segments.chain.len())
+    }
+
+    /// Unlinks what was kept for recycling.
+    pub(crate) fn drop_spares(&self) {
+        for (_, path) in std::mem::take(&mut self.segments.lock().spare) {
+            let _ = self.fs.unlink(&path);
+        }
+    }
+}
+
+/// The leader's side of the log.
+#[derive(Default)]
+pub(crate) struct LogWriter {
+    current: Option<SegmentWriter>,
+}
+
+impl LogWriter {
+    /// Appends one record for a whole group: `count` operations from `first_seqno` on.
+    ///
+    /// # Errors
+    /// Those of the file system. The group is not in the log then, and never will be.
+    pub(crate) fn append(
+        &mut self,
+        engine: &Engine,
+        first_seqno: SeqNo,
+        count: u32,
+        parts: &[&[u8]],
+    ) -> Result<()> {
+        let log = &engine.log;
+        if self.current.as_ref().is_none_or(|current| current.size() >= log.segment_bytes) {
+            self.current = None;
+            self.current = Some(roll(engine, first_seqno)?);
+        }
+        let writer = self.current.as_mut().expect("a segment was just opened");
+        let synced = log.segments.lock().synced;
+        match writer.append(first_seqno, count, parts, synced) {
+            Ok(end) => {
+                let mut segments = log.segments.lock();
+                let current = segments.chain.back_mut().expect("the writer's segment is in the chain");
+                current.end = end.offset;
+                current.last_seqno = first_seqno + u64::from(count) - 1;
+                Ok(())
+            }
+            Err(error) => {
+                self.current = None;
+                if error.kind() != ErrorKind::NoSpace {
+                    engine.error.latch("a log write", &error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes durable all that was appended.
+    ///
+    /// # Errors
+    /// Those of the file system; the database takes no more writes then.
+    pub(crate) fn sync(&mut self, engine: &Engine) -> Result<()> {
+        let started = engine.env.now();
+        let result = engine.log.sync();
+        if let Err(error) = &result {
+            self.current = None;
+            engine.error.latch_lasting("a log sync", error);
+        }
+        engine.metrics.add_log_sync(engine.env.now() - started);
+        result
+    }
+}
+
+/// Opens the next segment, on a spare file where there is one.
+fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
+    let log = &engine.log;
+    let number = engine.new_file_number();
+    let path = FileName::Log(number).path(&log.dir);
+    let (prev, spare) = {
+        let mut segments = log.segments.lock();
+        let prev = segments.chain.back().map(|s| {
+            let position = LogPosition { segment: s.number, offset: s.end };
+            PrevEnd { position, synced: segments.synced >= position }
+        });
+        (prev, segments.spare.pop())
+    };
+    let writer = match spare {
+        Some((file, old_path)) => {
+            let writer = SegmentWriter::create(file, &log.db_id, number, prev, first_seqno)?;
+            log.fs.rename(&old_path, &path)?;
+            writer
+        }
+        None => {
+            let file = log.fs.create(&path)?;
+            let opened = file
+                .allocate(0, log.segment_bytes)
+                .and_then(|()| SegmentWriter::create(file, &log.db_id, number, prev, first_seqno));
+            if opened.is_err() {
+                let _ = log.fs.unlink(&path);
+            }
+            opened?
+        }
+    };
+    let mut segments = log.segments.lock();
+    segments.names_made += 1;
+    segments.chain.push_back(Segment {
+        number,
+        file: writer.file().clone(),
+        path,
+        end: writer.size(),
+        synced: 0,
+        last_seqno: 0,
+        ours: true,
+    });
+    Ok(writer)
+}

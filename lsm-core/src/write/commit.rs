@@ -1,0 +1,397 @@
+//! Group commit: one log record, one system call and one sequence range for all who wait.
+//!
+//! ```text
+//! write ─ enqueue ─┬─ nobody leads: lead ─ take all waiting ─ log ─ hand over ─┐
+//!                  └─ spin, then sleep until inserted, published, or free to lead │
+//!   insert: each member that is awake inserts its own batch, the leader the others ◄┘
+//!   publish: groups become visible in order; the last to finish publishes for all before it
+//! ```
+//! Leadership is not handed to a chosen follower: it becomes free, and whoever is awake takes it
+//! together with all that waits. A sleeping writer is woken for it only when nobody is awake, so
+//! that no group waits for a thread to be scheduled while another one could go on.
+//!
+//! Invariants:
+//! - Only the leader touches the log writer and the sequence counter.
+//! - A memtable is switched only by the leader, between groups; a group's entries go into the
+//!   memtable that was active when it was logged, which counts it as a writer until it is published
+//!   (rule 11).
+//! - `visible` moves group by group in sequence order, after all entries of the group are in.
+//! - Writers were admitted before they came here; nothing below waits for a flush (rule 20).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+
+use dialsm_io::Event;
+use parking_lot::Mutex;
+
+use crate::batch::WriteBatch;
+use crate::engine::Engine;
+use crate::tree::Buffer;
+use crate::types::{SEQNO_MAX, SeqNo};
+use crate::wal::log::LogWriter;
+use crate::{Error, ErrorKind, Result};
+
+/// How often a writer looks before it sleeps. About the time that another group's log write and
+/// inserts take; longer spinning takes the processor from whoever is being waited for.
+const SPINS: u32 = 200;
+
+// States of a pending write. INSERT → CLAIMED is the one contended step.
+const QUEUED: u8 = 0;
+const INSERT: u8 = 1;
+const CLAIMED: u8 = 2;
+const DONE: u8 = 3;
+
+/// A batch on its way: the ticket that its writer waits on.
+pub(crate) struct Pending {
+    batch: WriteBatch,
+    sync: bool,
+    logged: bool,
+    state: AtomicU8,
+    first_seqno: AtomicU64,
+    group: OnceLock<Arc<Group>>,
+    failure: OnceLock<Error>,
+    sleeper: OnceLock<Arc<dyn Event>>,
+}
+
+/// Writes that share a log record.
+struct Group {
+    members: Mutex<Vec<Arc<Pending>>>,
+    last_seqno: SeqNo,
+    buffer: Arc<Buffer>,
+    /// Members whose entries are not all in the memtable yet.
+    remaining: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Arc<Pending>>,
+    led: bool,
+    /// Writers awake and waiting: they will notice that leadership is free.
+    awake: usize,
+}
+
+/// What only the leader may touch.
+pub(crate) struct Leader {
+    pub(crate) log: LogWriter,
+    next_seqno: SeqNo,
+}
+
+/// The commit pipeline of a database.
+pub(crate) struct Commit {
+    queue: Mutex<Queue>,
+    leader: Mutex<Leader>,
+    publishing: Mutex<VecDeque<(Arc<Group>, bool)>>,
+    visible: AtomicU64,
+    sleepers: Mutex<Vec<Arc<dyn Event>>>,
+}
+
+impl Commit {
+    pub(crate) fn new(log: LogWriter, last_seqno: SeqNo) -> Commit {
+        Commit {
+            queue: Mutex::new(Queue::default()),
+            leader: Mutex::new(Leader { log, next_seqno: last_seqno + 1 }),
+            publishing: Mutex::new(VecDeque::new()),
+            visible: AtomicU64::new(last_seqno),
+            sleepers: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Goes on after `last_seqno`: what recovery found. Before the first write.
+    pub(crate) fn restart_at(&self, last_seqno: SeqNo) {
+        self.leader.lock().next_seqno = last_seqno + 1;
+        self.visible.store(last_seqno, Ordering::Release);
+    }
+
+    /// The sequence number up to which everything may be read.
+    pub(crate) fn visible(&self) -> &AtomicU64 {
+        &self.visible
+    }
+
+    /// Commits `batch`; returns when it is visible (and synced, where asked).
+    pub(crate) fn write(&self, engine: &Engine, batch: WriteBatch, sync: bool, logged: bool) -> Result<()> {
+        let mine = Arc::new(Pending {
+            batch,
+            sync,
+            logged,
+            state: AtomicU8::new(QUEUED),
+            first_seqno: AtomicU64::new(0),
+            group: OnceLock::new(),
+            failure: OnceLock::new(),
+            sleeper: OnceLock::new(),
+        });
+        let lead = {
+            let mut queue = self.queue.lock();
+            queue.waiting.push_back(mine.clone());
+            let lead = queue.take_lead();
+            queue.awake += usize::from(!lead);
+            lead
+        };
+        if lead {
+            self.lead(engine);
+            if mine.state.load(Ordering::Acquire) != DONE {
+                self.queue.lock().awake += 1;
+                self.wait(engine, &mine);
+            }
+        } else {
+            self.wait(engine, &mine);
+        }
+        match mine.failure.get() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// Runs `act` as the leader, between two groups: nobody else assigns sequence numbers,
+    /// appends to the log or switches a memtable meanwhile.
+    pub(crate) fn between_groups<T>(&self, engine: &Engine, act: impl FnOnce(&mut Leader, SeqNo) -> T) -> T {
+        let mut event = None;
+        loop {
+            if self.queue.lock().take_lead() {
+                break;
+            }
+            // Rare (a flush by hand, closing): a plain wait is good enough.
+            let event = event.get_or_insert_with(|| engine.env.event());
+            event.wait(event.epoch(), Some(engine.env.now() + 50_000));
+        }
+        let result = {
+            let mut leader = self.leader.lock();
+            let last = leader.next_seqno - 1;
+            act(&mut leader, last)
+        };
+        self.free_lead();
+        if let Some(event) = event {
+            self.sleepers.lock().push(event);
+        }
+        result
+    }
+
+    /// Waits until `mine` is done. The caller has counted itself as awake.
+    fn wait(&self, engine: &Engine, mine: &Arc<Pending>) {
+        for spin in 0..SPINS {
+            match mine.state.load(Ordering::Acquire) {
+                DONE => {
+                    self.stop_watching();
+                    return;
+                }
+                INSERT => insert_if_unclaimed(self, engine, mine),
+                QUEUED if spin % 16 == 15 && self.try_lead() => self.lead(engine),
+                _ => std::hint::spin_loop(),
+            }
+        }
+        let event = self.sleepers.lock().pop().unwrap_or_else(|| engine.env.event());
+        let _ = mine.sleeper.set(event.clone());
+        self.stop_watching();
+        loop {
+            let seen = event.epoch();
+            // Pairs with the fence in `wake`: either the waker sees the sleeper, or this load
+            // sees the new state.
+            fence(Ordering::SeqCst);
+            match mine.state.load(Ordering::Acquire) {
+                DONE => break,
+                INSERT => insert_if_unclaimed(self, engine, mine),
+                QUEUED if self.try_lead() => self.lead(engine),
+                _ => {
+                    event.wait(seen, None);
+                }
+            }
+        }
+        self.sleepers.lock().push(event);
+    }
+
+    /// Ends the caller's watch over free leadership; if it was the last to watch, a sleeper is
+    /// woken for what may have become free meanwhile.
+    fn stop_watching(&self) {
+        let mut queue = self.queue.lock();
+        queue.awake -= 1;
+        let unwatched = queue.unwatched();
+        drop(queue);
+        unwatched.iter().for_each(|front| wake(front));
+    }
+
+    fn try_lead(&self) -> bool {
+        self.queue.lock().take_lead()
+    }
+
+    /// Leads one group. The caller holds leadership.
+    fn lead(&self, engine: &Engine) {
+        let mut leader = self.leader.lock();
+        let members = self.queue.lock().take_group(engine.options.max_write_group_bytes);
+        if members.is_empty() {
+            drop(leader);
+            self.free_lead();
+            return;
+        }
+        let logged = log_group(engine, &mut leader, members);
+        if let Ok(group) = &logged {
+            self.publishing.lock().push_back((group.clone(), false));
+            for member in group.members.lock().iter() {
+                let _ = member.group.set(group.clone());
+                member.state.store(INSERT, Ordering::Release);
+            }
+        }
+        drop(leader);
+        self.free_lead();
+        match logged {
+            Ok(group) => self.insert_all(engine, &group),
+            Err((members, error)) => {
+                for member in members {
+                    let _ = member.failure.set(error.clone());
+                    finish(&member);
+                }
+            }
+        }
+    }
+
+    /// Gives leadership up, and wakes a sleeper for it where nobody else would take it.
+    fn free_lead(&self) {
+        let mut queue = self.queue.lock();
+        queue.led = false;
+        let unwatched = queue.unwatched();
+        drop(queue);
+        unwatched.iter().for_each(|front| wake(front));
+    }
+
+    fn insert_all(&self, engine: &Engine, group: &Arc<Group>) {
+        let members = group.members.lock().clone();
+        for member in &members {
+            insert_if_unclaimed(self, engine, member);
+        }
+    }
+
+    /// Marks the group as inserted and publishes it with all finished ones before it.
+    fn finish_group(&self, engine: &Engine, group: &Arc<Group>) {
+        let mut done = Vec::new();
+        {
+            let mut publishing = self.publishing.lock();
+            for (other, inserted) in publishing.iter_mut() {
+                if Arc::ptr_eq(other, group) {
+                    *inserted = true;
+                }
+            }
+            while publishing.front().is_some_and(|(_, inserted)| *inserted) {
+                let (group, _) = publishing.pop_front().expect("the front was just seen");
+                self.visible.store(group.last_seqno, Ordering::Release);
+                done.push(group);
+            }
+        }
+        for group in done {
+            if group.buffer.writer_left() {
+                engine.schedule();
+            }
+            // Taken out, because members and group own each other.
+            let members = std::mem::take(&mut *group.members.lock());
+            members.iter().for_each(finish);
+        }
+    }
+}
+
+impl Queue {
+    fn take_lead(&mut self) -> bool {
+        !std::mem::replace(&mut self.led, true)
+    }
+
+    /// The front, if leadership is free and nobody awake would notice.
+    fn unwatched(&self) -> Option<Arc<Pending>> {
+        if self.led || self.awake > 0 { None } else { self.waiting.front().cloned() }
+    }
+
+    /// Takes the front and all behind it that may share its record: the same logging, at most
+    /// `bytes_max` in sum (the front alone may be larger).
+    fn take_group(&mut self, bytes_max: u64) -> Vec<Arc<Pending>> {
+        let mut members = Vec::with_capacity(self.waiting.len());
+        let mut bytes = 0;
+        while let Some(next) = self.waiting.front() {
+            bytes += next.batch.byte_size() as u64;
+            if let Some(first) = members.first() {
+                let first: &Arc<Pending> = first;
+                if first.logged != next.logged || bytes > bytes_max {
+                    break;
+                }
+            }
+            members.extend(self.waiting.pop_front());
+        }
+        members
+    }
+}
+
+/// Assigns sequence numbers, writes the record, syncs where asked, and picks the memtable.
+fn log_group(
+    engine: &Engine,
+    leader: &mut Leader,
+    members: Vec<Arc<Pending>>,
+) -> std::result::Result<Arc<Group>, (Vec<Arc<Pending>>, Error)> {
+    match try_log_group(engine, leader, &members) {
+        Ok((last_seqno, buffer)) => {
+            let remaining = AtomicUsize::new(members.len());
+            Ok(Arc::new(Group { members: Mutex::new(members), last_seqno, buffer, remaining }))
+        }
+        Err(error) => Err((members, error)),
+    }
+}
+
+fn try_log_group(
+    engine: &Engine,
+    leader: &mut Leader,
+    members: &[Arc<Pending>],
+) -> Result<(SeqNo, Arc<Buffer>)> {
+    engine.error.check()?;
+    engine.check_open()?;
+    engine.tree.switch_if_full(engine, leader.next_seqno - 1);
+    let first_seqno = leader.next_seqno;
+    let mut next = first_seqno;
+    for member in members {
+        member.first_seqno.store(next, Ordering::Relaxed);
+        next += u64::from(member.batch.len());
+    }
+    if next > SEQNO_MAX {
+        return Err(Error::new(ErrorKind::Unsupported, "the database has used up its sequence numbers"));
+    }
+    // Burnt even if the log fails: a record that did reach the disk must not share its numbers.
+    leader.next_seqno = next;
+    let (mut sync, mut bytes) = (false, 0);
+    for member in members {
+        sync |= member.sync;
+        bytes += member.batch.byte_size() as u64;
+    }
+    if members[0].logged {
+        let parts: Vec<&[u8]> = members.iter().map(|member| member.batch.as_bytes()).collect();
+        let count = (next - first_seqno) as u32;
+        leader.log.append(engine, first_seqno, count, &parts)?;
+        if sync {
+            leader.log.sync(engine)?;
+        }
+    }
+    engine.metrics.add_group(next - first_seqno, bytes);
+    Ok((next - 1, engine.tree.join_writer(members[0].logged)))
+}
+
+/// Inserts a member's batch unless another thread does, and publishes the group after the last.
+fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) {
+    if member.state.compare_exchange(INSERT, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return;
+    }
+    let group = member.group.get().expect("a member is offered for insertion after it got its group").clone();
+    let mut seqno = member.first_seqno.load(Ordering::Relaxed);
+    for op in member.batch.iter() {
+        let op = op.expect("a batch holds only whole operations");
+        group.buffer.table.insert(op.key, seqno, op.kind, op.value);
+        seqno += 1;
+    }
+    if group.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+        commit.finish_group(engine, &group);
+    }
+}
+
+fn finish(member: &Arc<Pending>) {
+    member.state.store(DONE, Ordering::Release);
+    wake(member);
+}
+
+fn wake(member: &Pending) {
+    // Pairs with the fence in `wait`.
+    fence(Ordering::SeqCst);
+    if let Some(event) = member.sleeper.get() {
+        event.notify();
+    }
+}

@@ -1,0 +1,4 @@
+//! The write path: admission (`stall`), then group commit (`commit`).
+
+pub(crate) mod commit;
+pub mod stall;

@@ -1,0 +1,20 @@
+//! The `dialsm` command line as a library, so that all of it can be tested without a process.
+//!
+//! ```text
+//! main -> cli (arguments -> Command) -> commands (Command -> output) -> store (a thin trait) -> engine
+//!                                       |                           -> inspect (single files)
+//!                                       text (entries as lines), progress, exit (errors -> codes)
+//! ```
+//! Modules in reading order: [`cli`], [`commands`], [`text`], [`store`], [`engine`], [`inspect`], [`progress`],
+//! [`exit`].
+//!
+//! Keys and values appear in output that was asked for, never in error texts.
+
+pub mod cli;
+pub mod commands;
+pub mod engine;
+pub mod exit;
+pub mod inspect;
+pub mod progress;
+pub mod store;
+pub mod text;
