@@ -199,6 +199,7 @@ fn build(
         env.as_ref(),
         dir.to_path_buf(),
         found.db_id,
+        found.next_file,
         options.log_segment_bytes,
         options.log_recycle_max,
     );

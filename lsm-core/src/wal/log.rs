@@ -58,6 +58,9 @@ pub(crate) struct Log {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     db_id: DbId,
+    /// No segment of this opening has a lower number, and those found that do are in the chain or
+    /// not wanted.
+    first_own: FileNumber,
     segment_bytes: u64,
     spare_max: usize,
     syncing: Gate,
@@ -78,6 +81,7 @@ impl Log {
         env: &dyn dialsm_io::Env,
         dir: PathBuf,
         db_id: DbId,
+        first_own: FileNumber,
         segment_bytes: u64,
         spare_max: usize,
     ) -> Log {
@@ -85,6 +89,7 @@ impl Log {
             fs: env.fs().clone(),
             dir,
             db_id,
+            first_own,
             segment_bytes,
             spare_max,
             syncing: Gate::new(env),
@@ -172,12 +177,14 @@ impl Log {
         }
     }
 
-    /// The oldest segment that recovery would need with the tree's floor at `floor`.
+    /// The oldest segment that recovery would need with the tree's floor at `floor`. While there is
+    /// none, none that an earlier opening left is: not the next file number, which a segment that
+    /// is just being opened may have got already.
     pub(crate) fn first_needed(&self, floor: SeqNo) -> FileNumber {
         let segments = self.segments.lock();
         let last = segments.chain.len().saturating_sub(1);
         let needed = segments.chain.iter().enumerate().find(|(i, s)| *i == last || s.last_seqno >= floor);
-        needed.map_or(FileNumber(0), |(_, s)| s.number)
+        needed.map_or(self.first_own, |(_, s)| s.number)
     }
 
     /// Bytes in all segments, and how many there are, spare ones left out.
@@ -188,7 +195,9 @@ impl Log {
 
     /// Unlinks what was kept for recycling.
     pub(crate) fn drop_spares(&self) {
-        for (_, path) in std::mem::take(&mut self.segments.lock().spare) {
+        // Not in the head of the loop, where the lock would be held over the calls.
+        let spare = std::mem::take(&mut self.segments.lock().spare);
+        for (_, path) in spare {
             let _ = self.fs.unlink(&path);
         }
     }
