@@ -24,7 +24,7 @@ pub(crate) fn witnessed(key: &[u8]) -> Option<u64> {
 }
 
 /// All witnesses in written bytes, in order.
-fn witnesses_in(data: &[u8]) -> Vec<u64> {
+pub(crate) fn witnesses_in(data: &[u8]) -> Vec<u64> {
     data.windows(11).filter_map(witnessed).collect()
 }
 
