@@ -83,3 +83,15 @@ fn many_seeds() {
     assert_same_runs(1000..1100, false);
     assert_same_runs(2000..2100, true);
 }
+
+/// The counter was declared, shown, and never moved.
+#[test]
+fn bytes_of_the_log_are_counted() {
+    let env = SimEnv::new(1);
+    env.run(|| {
+        let db = open(&env, &tiny()).expect("open");
+        db.put(&common::unsynced(), b"key", &[b'v'; 1000]).expect("put");
+        let counters = db.metrics().counters;
+        assert!((1000..1200).contains(&counters.log_bytes), "{}", counters.log_bytes);
+    });
+}

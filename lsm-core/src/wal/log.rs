@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::gate::Gate;
+use crate::metrics::Counter;
 use crate::types::{DbId, FileNumber, SeqNo};
 use crate::wal::format::{LogPosition, PrevEnd};
 use crate::wal::writer::SegmentWriter;
@@ -232,8 +233,10 @@ impl LogWriter {
             Ok(end) => {
                 let mut segments = log.segments.lock();
                 let current = segments.chain.back_mut().expect("the writer's segment is in the chain");
+                let bytes = end.offset - current.end;
                 current.end = end.offset;
                 current.last_seqno = first_seqno + u64::from(count) - 1;
+                engine.metrics.add(Counter::LogBytes, bytes);
                 Ok(())
             }
             Err(error) => {
