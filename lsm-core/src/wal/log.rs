@@ -27,7 +27,7 @@ use crate::metrics::Counter;
 use crate::types::{DbId, FileNumber, SeqNo};
 use crate::wal::format::{LogPosition, PrevEnd};
 use crate::wal::writer::SegmentWriter;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 struct Segment {
     number: FileNumber,
@@ -52,6 +52,9 @@ struct Segments {
     names_made: u64,
     names_synced: u64,
     synced: LogPosition,
+    /// Set by a failed sync: what the log holds unsynced is in doubt from then on, and a sync that
+    /// succeeds afterwards proves nothing.
+    sync_failure: Option<Error>,
 }
 
 /// The shared side of the log: what may be synced and retired while the leader appends.
@@ -126,10 +129,22 @@ impl Log {
     /// Makes durable all that was appended before the call.
     ///
     /// # Errors
-    /// Those of the file system. After one the log's unsynced end is not to be trusted; the
-    /// caller stops the database.
+    /// Those of the file system. After one the log's unsynced end is not to be trusted: the caller
+    /// stops the database, and every later call is `Poisoned`.
     pub(crate) fn sync(&self) -> Result<()> {
         let _only_one = self.syncing.enter();
+        if let Some(error) = &self.segments.lock().sync_failure {
+            return Err(error.clone());
+        }
+        let result = self.sync_chain();
+        if let Err(error) = &result {
+            let text = format!("an earlier sync of the log failed: {}", error.message());
+            self.segments.lock().sync_failure = Some(Error::new(ErrorKind::Poisoned, text));
+        }
+        result
+    }
+
+    fn sync_chain(&self) -> Result<()> {
         let (todo, names, dir) = {
             let segments = self.segments.lock();
             let todo: Vec<_> = segments
@@ -214,7 +229,8 @@ impl LogWriter {
     /// Appends one record for a whole group: `count` operations from `first_seqno` on.
     ///
     /// # Errors
-    /// Those of the file system. The group is not in the log then, and never will be.
+    /// Those of the file system. The group does not count then; once another segment follows, which
+    /// says where this one ends, it never will.
     pub(crate) fn append(
         &mut self,
         engine: &Engine,
