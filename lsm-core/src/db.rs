@@ -240,6 +240,11 @@ impl Db {
         manual::compact_range(self.engine(), options, from, to)
     }
 
+    /// Whether no flush and no compaction is running or due.
+    pub fn is_idle(&self) -> bool {
+        background::is_idle(self.engine())
+    }
+
     /// Waits until no flush and no compaction is running or due.
     ///
     /// # Errors

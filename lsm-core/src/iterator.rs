@@ -64,13 +64,7 @@ impl DbIterator {
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }
         let merged = MergingIter::new(tree.comparator.clone(), children);
-        let inner = DbIter::new(
-            merged,
-            tree.comparator.clone(),
-            seqno,
-            lower,
-            upper,
-        );
+        let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper);
         handle.iterators.fetch_add(1, Ordering::AcqRel);
         Ok(DbIterator { inner, handle: handle.clone(), _view: view, seeks: 0, steps: 0 })
     }

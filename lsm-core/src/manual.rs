@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::compaction::picker::{self, RangePick};
+use crate::Result;
 use crate::compaction::job;
-use std::sync::atomic::Ordering;
+use crate::compaction::picker::{self, RangePick};
 use crate::engine::Engine;
 use crate::options::CompactRangeOptions;
-use crate::Result;
+use std::sync::atomic::Ordering;
 
 /// Seals the active memtable and waits until all sealed ones are durable in tables.
 pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
@@ -26,8 +26,11 @@ pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
             return Ok(());
         }
         if !pending {
+            // Tables whose sync another worker still waits for settle when that returns.
             engine.versions.settle(engine)?;
-            continue;
+            if !engine.versions.has_unsettled() {
+                return Ok(());
+            }
         }
         engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
     }

@@ -41,13 +41,16 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
     if options.create_if_missing {
         create_dirs(fs.as_ref(), dir)?;
     } else if !fs.exists(&FileName::Current.path(dir))? {
-        return Err(Error::new(ErrorKind::NotFound, "no database here, and create_if_missing is off").at_path(dir));
+        return Err(
+            Error::new(ErrorKind::NotFound, "no database here, and create_if_missing is off").at_path(dir)
+        );
     }
     let lock = fs.lock(&FileName::Lock.path(dir), LockMode::Exclusive)?;
     if !fs.exists(&FileName::Current.path(dir))? {
         create(env.as_ref(), dir, &options)?;
     } else if options.error_if_exists {
-        return Err(Error::new(ErrorKind::AlreadyExists, "the database exists, and error_if_exists is set").at_path(dir));
+        return Err(Error::new(ErrorKind::AlreadyExists, "the database exists, and error_if_exists is set")
+            .at_path(dir));
     }
     let found = read_state(env.as_ref(), dir, &options)?;
     let engine = build(env, dir, options, found, lock)?;
@@ -183,12 +186,15 @@ fn apply_edit(
     if let Some(name) = &edit.comparator
         && name != options.comparator.name()
     {
-        let text = format!("keys are ordered by comparator {name}, the options say {}", options.comparator.name());
+        let text =
+            format!("keys are ordered by comparator {name}, the options say {}", options.comparator.name());
         return Err(Error::invalid(text));
     }
     for (level, number) in edit.removed {
         if tables.remove(&(level, number)).is_none() {
-            return Err(Error::corruption(format!("an edit removes table {number}, which L{level} does not hold")));
+            return Err(Error::corruption(format!(
+                "an edit removes table {number}, which L{level} does not hold"
+            )));
         }
     }
     for (level, desc) in edit.added {
@@ -211,7 +217,8 @@ fn build(
     let graveyard = Arc::new(Graveyard::default());
     let version = Arc::new(found.version);
     let active = Buffer::new(&options.comparator);
-    let tree = Tree::new(env.as_ref(), TreeId::default(), options.comparator.clone(), version, active, found.floor);
+    let tree =
+        Tree::new(env.as_ref(), TreeId::default(), options.comparator.clone(), version, active, found.floor);
     let log = Log::new(
         env.as_ref(),
         dir.to_path_buf(),

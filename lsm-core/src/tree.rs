@@ -121,10 +121,7 @@ impl Tree {
 
     /// The published view together with a sequence number that it serves (rule 10).
     #[inline]
-    pub(crate) fn view_at_visible(
-        &self,
-        visible: &AtomicU64,
-    ) -> (arc_swap::Guard<Arc<TreeView>>, SeqNo) {
+    pub(crate) fn view_at_visible(&self, visible: &AtomicU64) -> (arc_swap::Guard<Arc<TreeView>>, SeqNo) {
         loop {
             let view = self.view.load();
             let seqno = visible.load(Ordering::Acquire);

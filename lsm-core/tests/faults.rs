@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use common::tap::{witness, witnessed};
 use common::{Model, contents, letters, open, synced, tiny, unsynced};
-use dialsm_core::{CompactRangeOptions, Db, Error, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
+use dialsm_core::{
+    CompactRangeOptions, Db, Error, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions,
+};
 use dialsm_io::{CrashPolicy, Env, Fault, FaultFs, Fs, OpKind, Rule, SimEnv, SimFs, SplitMix64};
 
 const EIO: i32 = 5;
@@ -163,7 +165,10 @@ impl Run {
                         self.came_back += 1;
                         self.acked.insert(id);
                     }
-                    assert!(found == self.model(&BTreeSet::new()), "the reopened database differs from the model");
+                    assert!(
+                        found == self.model(&BTreeSet::new()),
+                        "the reopened database differs from the model"
+                    );
                     // What recovery shows it has synced.
                     self.durable.extend(self.acked.iter());
                     return true;
@@ -184,7 +189,9 @@ impl Run {
 
     /// Opens what a kill and a power cut would leave, without faults, and checks it.
     fn check_after(&mut self, options: &Options) {
-        for policy in [CrashPolicy::KeepAll, CrashPolicy::DropUnsynced, CrashPolicy::Random(self.rng.next_u64())] {
+        for policy in
+            [CrashPolicy::KeepAll, CrashPolicy::DropUnsynced, CrashPolicy::Random(self.rng.next_u64())]
+        {
             let image = self.env.sim_fs().crash_image(policy);
             let env = self.env.on_fs(image.clone(), image);
             let db = open(&env, options).unwrap_or_else(|error| panic!("{policy:?}: reopening gave {error}"));
@@ -407,7 +414,10 @@ fn fill_disk_anyhow(room: u64) {
             fs.set_capacity(1 << 40);
             env.sleep(RESUMES_WITHIN);
             db.put(&synced(), b"first", &letters(&mut rng, 10)).expect("space is back");
-            model.insert(b"first".to_vec(), db.get(&ReadOptions::default(), b"first").expect("get").expect("there").to_vec());
+            model.insert(
+                b"first".to_vec(),
+                db.get(&ReadOptions::default(), b"first").expect("get").expect("there").to_vec(),
+            );
         }
         assert!(refused > 0, "the disk never filled");
         db.wait_until_idle().expect("idle");

@@ -132,7 +132,8 @@ fn write_and_kill(dir: &Path, after_acks: u64, then: Duration, acked: &mut BTree
             let mut words = line.split(' ');
             // A line cut short by the kill is no acknowledgement.
             if line.ends_with('\n') && words.next() == Some("ack") {
-                let mut number = || words.next().expect("two numbers").trim().parse::<u64>().expect("a number");
+                let mut number =
+                    || words.next().expect("two numbers").trim().parse::<u64>().expect("a number");
                 let (thread, n) = (number(), number());
                 acks.push((thread, n));
                 if acks.len() as u64 == after_acks {
@@ -197,7 +198,9 @@ fn kill_so_often(kills: u64, seed: u64) {
             }
         }
     }
-    println!("{kills} kills, {acks} acknowledged writes, {flushes_left} with tables, {logs_replayed} with a log");
+    println!(
+        "{kills} kills, {acks} acknowledged writes, {flushes_left} with tables, {logs_replayed} with a log"
+    );
     assert!(acks > kills * 50, "{acks}");
     assert!(flushes_left > kills / 4 && logs_replayed > kills / 4, "{flushes_left} {logs_replayed}");
 }

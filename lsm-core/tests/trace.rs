@@ -147,7 +147,9 @@ impl Checker {
         ops_of: &dyn Fn(u64) -> u64,
     ) {
         match (name_of(path), op) {
-            (Some(FileName::Table(number)), OpKind::Create) => drop(self.tables.insert(number, (false, false))),
+            (Some(FileName::Table(number)), OpKind::Create) => {
+                drop(self.tables.insert(number, (false, false)))
+            }
             (Some(FileName::Table(number)), OpKind::Write) => {
                 self.tables.get_mut(&number).expect("created").0 = false;
             }
@@ -171,7 +173,9 @@ impl Checker {
             (Some(FileName::Log(number)), OpKind::Create) => {
                 self.segments.insert(number, Segment::default());
             }
-            (Some(FileName::Log(number)), OpKind::Write) if offset == 0 => self.segment_begun(self.now(number)),
+            (Some(FileName::Log(number)), OpKind::Write) if offset == 0 => {
+                self.segment_begun(self.now(number))
+            }
             (Some(FileName::Log(number)), OpKind::Write) => self.log_written(self.now(number), data, ops_of),
             (Some(FileName::Log(number)), OpKind::Sync) => {
                 let now = self.now(number);
@@ -185,7 +189,8 @@ impl Checker {
                 let mut segment = self.segments.remove(&number).expect("begun");
                 segment.name_durable = false;
                 self.segments.insert(to, segment);
-                let created = self.renamed.iter().find(|(_, now)| **now == number).map_or(number, |(n, _)| *n);
+                let created =
+                    self.renamed.iter().find(|(_, now)| **now == number).map_or(number, |(n, _)| *n);
                 self.renamed.insert(created, to);
             }
             _ => {}
@@ -280,7 +285,11 @@ impl Checker {
                 .iter()
                 .filter(|other| self.last_seqno[other] >= floor)
                 .collect();
-            assert!(missing.is_empty(), "seqno {seqno} is acknowledged, but {} before it are not safe", missing.len());
+            assert!(
+                missing.is_empty(),
+                "seqno {seqno} is acknowledged, but {} before it are not safe",
+                missing.len()
+            );
             let holds_any = segment.batches[..before].iter().any(|other| self.last_seqno[other] >= floor);
             assert!(segment.name_durable || !holds_any, "the name of segment {number} is not durable");
             self.checked.acks_over_unsynced_segments += u64::from(segment.synced < before);

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "fjall")]
 mod fjall;
+mod lsm_core;
 mod null;
 mod rocksdb;
 #[allow(unsafe_code)] // Calls through the C interface.
@@ -14,6 +15,7 @@ use anyhow::{Result, bail};
 use std::path::Path;
 
 const BUILT: &[&str] = &[
+    "lsm-core",
     "null",
     "rocksdb",
     #[cfg(feature = "fjall")]
@@ -44,6 +46,7 @@ pub(crate) fn probe(name: &str, options: &EngineOptions) -> Result<()> {
 /// The engine's own, or options that it does not have.
 pub(crate) fn open(name: &str, dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
     match name {
+        "lsm-core" => lsm_core::open(dir, options),
         "null" => Ok(Box::new(null::NullEngine)),
         "rocksdb" => rocksdb::open(dir, options),
         #[cfg(feature = "fjall")]

@@ -1,32 +1,35 @@
 //! The two heads of each tree: *live*, what readers use, and *durable*, what the manifest says.
 //!
 //! ```text
-//! job ends ─ install: live version published, edit queued ─ settle: edits appended in order,
-//!            manifest synced, durable version moves, inputs become unlinkable, log retires
+//! job ends ─ install: live version published, edit queued ─ sync: the files are durable
+//!          ─ settle: edits appended in order, manifest synced, durable version moves, inputs become
+//!            unlinkable, log retires
 //! ```
 //! Invariants:
 //! - The queue is first in, first out over all trees, so the manifest holds a prefix of the
 //!   installs of each tree (rule 13).
-//! - An edit is queued only when the files it adds and their names are durable (I5).
+//! - An edit is appended only when the files it adds and their names are durable (I5): the queue
+//!   stops at the first whose sync has not returned, and for ever at one whose sync failed.
 //! - After a failed append or sync the manifest file is never written again: the next attempt
 //!   starts a fresh one from the settled state and makes it durable before the queue goes on; the
 //!   inputs stay until then (rule 14).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use super::edit::{ManifestRecord, TreeEdit};
 use super::manifest::{self, ManifestWriter};
 use super::{TableFile, Version};
+use crate::Result;
+use crate::compaction::output::Written;
 use crate::engine::Engine;
+use crate::filename::FileName;
 use crate::gate::Gate;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo};
-use crate::Result;
-use crate::filename::FileName;
 
 /// A manifest is rewritten when it has grown past this and past [`GROWTH_MAX`] times its start.
 const ROLL_BYTES: u64 = 4 << 20;
@@ -41,7 +44,11 @@ struct Install {
     floor: SeqNo,
     /// Tables that leave; unlinkable once this is settled and no reader holds them.
     removed: Vec<Arc<TableFile>>,
+    durable: Ticket,
 }
+
+/// Set once the files of an install are durable.
+pub(crate) type Ticket = Arc<AtomicBool>;
 
 struct Manifest {
     number: FileNumber,
@@ -75,11 +82,34 @@ impl VersionSet {
         edit: TreeEdit,
         version: Arc<Version>,
         removed: Vec<Arc<TableFile>>,
-    ) {
+    ) -> Ticket {
         let mut queue = self.queue.lock();
         let before = queue.iter().rev().find(|i| Arc::ptr_eq(&i.tree, tree)).map(|i| i.floor);
         let floor = edit.floor.unwrap_or(before.unwrap_or(state.durable_floor));
-        queue.push_back(Install { tree: tree.clone(), edit, version, floor, removed });
+        let durable = Ticket::default();
+        queue.push_back(Install {
+            tree: tree.clone(),
+            edit,
+            version,
+            floor,
+            removed,
+            durable: durable.clone(),
+        });
+        durable
+    }
+
+    /// Makes the files of an install durable, so that it may settle.
+    ///
+    /// # Errors
+    /// Those of the file system. The database takes no more writes then: a sync that failed is
+    /// never tried again, the durable version stays what it was, and so do its files.
+    pub(crate) fn sync(&self, engine: &Engine, written: Written, ticket: Ticket) -> Result<()> {
+        if let Err(error) = written.sync(engine) {
+            engine.error.latch_lasting("the sync of a table", &error);
+            return Err(error);
+        }
+        ticket.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Makes all queued changes durable, and lets go of what they replaced.
@@ -88,7 +118,11 @@ impl VersionSet {
     /// Those of the file system; the changes stay queued and live.
     pub(crate) fn settle(&self, engine: &Engine) -> Result<()> {
         let _only_one = self.settling.enter();
-        let batch: Vec<Install> = self.queue.lock().drain(..).collect();
+        let batch: Vec<Install> = {
+            let mut queue = self.queue.lock();
+            let ready = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).count();
+            queue.drain(..ready).collect()
+        };
         if batch.is_empty() && self.manifest.lock().writer.is_some() {
             return Ok(());
         }

@@ -239,7 +239,10 @@ impl StallGate {
                 return Err(Error::new(ErrorKind::WouldStall, text));
             }
             if deadline.is_some_and(|deadline| deadline <= now) {
-                return Err(Error::new(ErrorKind::TimedOut, "the write's deadline passed while it was stalled"));
+                return Err(Error::new(
+                    ErrorKind::TimedOut,
+                    "the write's deadline passed while it was stalled",
+                ));
             }
             if interval.as_ref().is_none_or(|i| i.cause != cause) {
                 interval = None;
@@ -258,7 +261,14 @@ impl StallGate {
 
     /// The time at which a write of `bytes` may go, on the shared line paced by `pressure`; `None`,
     /// with the line left as it is for others, if that is after `latest`.
-    fn take_slot(&self, engine: &Engine, now: Nanos, latest: Nanos, bytes: u64, pressure: f64) -> Option<Nanos> {
+    fn take_slot(
+        &self,
+        engine: &Engine,
+        now: Nanos,
+        latest: Nanos,
+        bytes: u64,
+        pressure: f64,
+    ) -> Option<Nanos> {
         let slowest = engine.options.delayed_write_bytes_per_s.max(1) as f64;
         let pace = slowest * PACE_SPAN.powf(1.0 - pressure);
         let cost = (bytes as f64 / pace * 1e9) as Nanos;
@@ -325,8 +335,7 @@ mod tests {
 
     #[test]
     fn writes_stop_at_the_stop_mark_where_the_slowdown_mark_is_the_same() {
-        let options =
-            Options { level0_slowdown_trigger: 8, level0_stop_trigger: 8, ..Options::default() };
+        let options = Options { level0_slowdown_trigger: 8, level0_stop_trigger: 8, ..Options::default() };
         assert_eq!(admission(&inputs(7, 0), &options), Admission::Open);
         assert_eq!(admission(&inputs(8, 0), &options), Admission::Stopped(StallCause::Level0));
     }

@@ -95,13 +95,8 @@ impl Machine {
         let rng = Mutex::new(SplitMix64::new(seed));
         let (into, fs) = (cuts.clone(), self.env.sim_fs().clone());
         let (tap, ledger) = (self.tap.clone(), self.ledger.clone());
-        let view = Machine {
-            env: self.env.clone(),
-            tap,
-            options: self.options.clone(),
-            base: Model::new(),
-            ledger,
-        };
+        let view =
+            Machine { env: self.env.clone(), tap, options: self.options.clone(), base: Model::new(), ledger };
         self.env.sim_fs().add_call_hook(Arc::new(move |_| {
             let mut rng = rng.lock();
             if !rng.chance(1, one_in) {
