@@ -16,8 +16,8 @@ use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
 use crate::tree::{Buffer, Tree, TreeView};
-use crate::version::edit::TreeEdit;
 use crate::version::TableFile;
+use crate::version::edit::TreeEdit;
 use crate::version::set::Ticket;
 
 /// Flushes `buffer`, the oldest sealed memtable of `tree`, whose last writer has left.

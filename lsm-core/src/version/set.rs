@@ -87,7 +87,14 @@ impl VersionSet {
         let before = queue.iter().rev().find(|i| Arc::ptr_eq(&i.tree, tree)).map(|i| i.floor);
         let floor = edit.floor.unwrap_or(before.unwrap_or(state.durable_floor));
         let durable = Ticket::default();
-        queue.push_back(Install { tree: tree.clone(), edit, version, floor, removed, durable: durable.clone() });
+        queue.push_back(Install {
+            tree: tree.clone(),
+            edit,
+            version,
+            floor,
+            removed,
+            durable: durable.clone(),
+        });
         durable
     }
 
