@@ -15,6 +15,7 @@ use crate::Result;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
+use crate::invariants::check_installed;
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::TableFile;
 use crate::version::edit::TreeEdit;
@@ -86,4 +87,7 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
     let ticket = engine.versions.queue(tree, &mut state, edit, version, Vec::new());
     tree.refresh_stall(engine, state);
     Ok(ticket)
+    engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
+    tree.refresh_stall(engine, state);
+    check_installed(engine, tree, &version)
 }

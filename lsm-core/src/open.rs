@@ -269,7 +269,7 @@ fn strategy_of(options: &Options) -> Strategy {
 fn remove_orphans(engine: &Engine) -> Result<()> {
     let fs = engine.env.fs();
     let view = engine.tree.view();
-    let live: std::collections::HashSet<FileNumber> =
+    let live: std::collections::BTreeSet<FileNumber> =
         view.version.all_tables().map(|(_, table)| table.number()).collect();
     let segments = engine.log.numbers();
     let manifest = engine.versions.manifest_number();

@@ -19,6 +19,8 @@ use super::plan::{Plan, SubRange};
 use super::visibility::CompactionIter;
 use crate::background::cancelled;
 use crate::engine::Engine;
+use crate::filename::FileName;
+use crate::invariants::check_installed;
 use crate::metrics::Counter;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
@@ -227,6 +229,10 @@ fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<&Writ
         version: version.clone(),
     });
     Ok(engine.versions.queue(tree, &mut state, edit, version, leaving))
+    engine.versions.queue(tree, &mut state, edit, version.clone(), leaving);
+    drop(state);
+    check_installed(engine, tree, &version)?;
+    Ok(bytes)
 }
 
 /// A plan whose result breaks the level order is a fault of ours, not of the data.
