@@ -99,7 +99,8 @@ impl Db {
     /// # Errors
     /// `WouldStall`, `TimedOut` as the options ask; `NoSpace` while the disk is full; `Poisoned`
     /// after a lasting background error; `Closed`; `Unsupported` for operations this build cannot
-    /// serve. Nothing of the batch is visible then, or ever will be.
+    /// serve. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
+    /// its record may stand there all the same, and the next opening then finds it, whole.
     pub fn write(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;

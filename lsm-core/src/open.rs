@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dialsm_io::Env;
-use dialsm_io::fs::{Access, LockMode};
+use dialsm_io::fs::{Access, LockMode, parent_dir};
+use dialsm_io::{Env, Fs};
 
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
@@ -39,7 +39,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
     options.validate()?;
     let fs = env.fs().clone();
     if options.create_if_missing {
-        fs.create_dir_all(dir)?;
+        create_dirs(fs.as_ref(), dir)?;
     } else if !fs.exists(&FileName::Current.path(dir))? {
         return Err(
             Error::new(ErrorKind::NotFound, "no database here, and create_if_missing is off").at_path(dir)
@@ -74,6 +74,20 @@ struct Found {
     replay_start: FileNumber,
 }
 
+/// Creates the directory and those above it. The names of those above are durable then; its own is
+/// synced before `CURRENT` is written, whoever made the directory.
+fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for ancestor in dir.ancestors().skip(1).filter(|ancestor| !ancestor.as_os_str().is_empty()) {
+        if fs.exists(ancestor)? {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    fs.create_dir_all(dir)?;
+    missing.iter().rev().try_for_each(|ancestor| fs.sync_dir(&parent_dir(ancestor)))
+}
+
 /// Makes an empty database. A crash on the way leaves nothing that the next attempt minds.
 fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     let fs = env.fs();
@@ -88,6 +102,9 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
             _ => {}
         }
     }
+    // Before `CURRENT` is there: an opening that finds it does not ask again whether the directory
+    // itself would survive.
+    fs.sync_dir(&parent_dir(dir))?;
     let mut db_id: DbId = [0; 16];
     db_id[..8].copy_from_slice(&env.random_u64().to_le_bytes());
     db_id[8..].copy_from_slice(&env.random_u64().to_le_bytes());
@@ -104,7 +121,7 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
         ..ManifestRecord::default()
     };
     start_manifest(fs.as_ref(), dir, db_id, FileNumber(1), &snapshot)?;
-    fs.sync_dir(&dialsm_io::fs::parent_dir(dir))
+    Ok(())
 }
 
 fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
@@ -206,6 +223,7 @@ fn build(
         env.as_ref(),
         dir.to_path_buf(),
         found.db_id,
+        found.next_file,
         options.log_segment_bytes,
         options.log_recycle_max,
     );

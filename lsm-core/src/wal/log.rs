@@ -23,10 +23,11 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::gate::Gate;
+use crate::metrics::Counter;
 use crate::types::{DbId, FileNumber, SeqNo};
 use crate::wal::format::{LogPosition, PrevEnd};
 use crate::wal::writer::SegmentWriter;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 struct Segment {
     number: FileNumber,
@@ -51,6 +52,9 @@ struct Segments {
     names_made: u64,
     names_synced: u64,
     synced: LogPosition,
+    /// Set by a failed sync: what the log holds unsynced is in doubt from then on, and a sync that
+    /// succeeds afterwards proves nothing.
+    sync_failure: Option<Error>,
 }
 
 /// The shared side of the log: what may be synced and retired while the leader appends.
@@ -58,6 +62,9 @@ pub(crate) struct Log {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     db_id: DbId,
+    /// No segment of this opening has a lower number, and those found that do are in the chain or
+    /// not wanted.
+    first_own: FileNumber,
     segment_bytes: u64,
     spare_max: usize,
     syncing: Gate,
@@ -78,6 +85,7 @@ impl Log {
         env: &dyn dialsm_io::Env,
         dir: PathBuf,
         db_id: DbId,
+        first_own: FileNumber,
         segment_bytes: u64,
         spare_max: usize,
     ) -> Log {
@@ -85,6 +93,7 @@ impl Log {
             fs: env.fs().clone(),
             dir,
             db_id,
+            first_own,
             segment_bytes,
             spare_max,
             syncing: Gate::new(env),
@@ -120,10 +129,22 @@ impl Log {
     /// Makes durable all that was appended before the call.
     ///
     /// # Errors
-    /// Those of the file system. After one the log's unsynced end is not to be trusted; the
-    /// caller stops the database.
+    /// Those of the file system. After one the log's unsynced end is not to be trusted: the caller
+    /// stops the database, and every later call is `Poisoned`.
     pub(crate) fn sync(&self) -> Result<()> {
         let _only_one = self.syncing.enter();
+        if let Some(error) = &self.segments.lock().sync_failure {
+            return Err(error.clone());
+        }
+        let result = self.sync_chain();
+        if let Err(error) = &result {
+            let text = format!("an earlier sync of the log failed: {}", error.message());
+            self.segments.lock().sync_failure = Some(Error::new(ErrorKind::Poisoned, text));
+        }
+        result
+    }
+
+    fn sync_chain(&self) -> Result<()> {
         let (todo, names, dir) = {
             let segments = self.segments.lock();
             let todo: Vec<_> = segments
@@ -172,12 +193,14 @@ impl Log {
         }
     }
 
-    /// The oldest segment that recovery would need with the tree's floor at `floor`.
+    /// The oldest segment that recovery would need with the tree's floor at `floor`. While there is
+    /// none, none that an earlier opening left is: not the next file number, which a segment that
+    /// is just being opened may have got already.
     pub(crate) fn first_needed(&self, floor: SeqNo) -> FileNumber {
         let segments = self.segments.lock();
         let last = segments.chain.len().saturating_sub(1);
         let needed = segments.chain.iter().enumerate().find(|(i, s)| *i == last || s.last_seqno >= floor);
-        needed.map_or(FileNumber(0), |(_, s)| s.number)
+        needed.map_or(self.first_own, |(_, s)| s.number)
     }
 
     /// Bytes in all segments, and how many there are, spare ones left out.
@@ -188,7 +211,9 @@ impl Log {
 
     /// Unlinks what was kept for recycling.
     pub(crate) fn drop_spares(&self) {
-        for (_, path) in std::mem::take(&mut self.segments.lock().spare) {
+        // Not in the head of the loop, where the lock would be held over the calls.
+        let spare = std::mem::take(&mut self.segments.lock().spare);
+        for (_, path) in spare {
             let _ = self.fs.unlink(&path);
         }
     }
@@ -204,7 +229,8 @@ impl LogWriter {
     /// Appends one record for a whole group: `count` operations from `first_seqno` on.
     ///
     /// # Errors
-    /// Those of the file system. The group is not in the log then, and never will be.
+    /// Those of the file system. The group does not count then; once another segment follows, which
+    /// says where this one ends, it never will.
     pub(crate) fn append(
         &mut self,
         engine: &Engine,
@@ -223,8 +249,10 @@ impl LogWriter {
             Ok(end) => {
                 let mut segments = log.segments.lock();
                 let current = segments.chain.back_mut().expect("the writer's segment is in the chain");
+                let bytes = end.offset - current.end;
                 current.end = end.offset;
                 current.last_seqno = first_seqno + u64::from(count) - 1;
+                engine.metrics.add(Counter::LogBytes, bytes);
                 Ok(())
             }
             Err(error) => {
