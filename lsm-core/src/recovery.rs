@@ -69,13 +69,11 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
     let tree = &engine.tree;
     let floor = tree.lock().durable_floor;
     let buffer = tree.view().active.clone();
-    let mut seqno = record.first_seqno;
-    for op in OpIter::new(record.payload) {
+    for (seqno, op) in (record.first_seqno..).zip(OpIter::new(record.payload)) {
         let op = op?;
         if seqno >= floor {
             buffer.table.insert(op.key, seqno, op.kind, op.value);
         }
-        seqno += 1;
     }
     engine.commit.visible().fetch_max(last, Ordering::AcqRel);
     if buffer.table.bytes_used() as u64 >= engine.options.write_buffer_bytes {

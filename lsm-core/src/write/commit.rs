@@ -372,11 +372,10 @@ fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) 
         return;
     }
     let group = member.group.get().expect("a member is offered for insertion after it got its group").clone();
-    let mut seqno = member.first_seqno.load(Ordering::Relaxed);
-    for op in member.batch.iter() {
+    let first_seqno = member.first_seqno.load(Ordering::Relaxed);
+    for (seqno, op) in (first_seqno..).zip(member.batch.iter()) {
         let op = op.expect("a batch holds only whole operations");
         group.buffer.table.insert(op.key, seqno, op.kind, op.value);
-        seqno += 1;
     }
     if group.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
         commit.finish_group(engine, &group);
