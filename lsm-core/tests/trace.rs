@@ -7,6 +7,8 @@
 //! - A file goes, by unlink or by reuse, only when no manifest that a power cut may bring back
 //!   wants it (I6); of a log segment that also means that the tables have all it held.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,9 +149,7 @@ impl Checker {
         ops_of: &dyn Fn(u64) -> u64,
     ) {
         match (name_of(path), op) {
-            (Some(FileName::Table(number)), OpKind::Create) => {
-                drop(self.tables.insert(number, (false, false)))
-            }
+            (Some(FileName::Table(number)), OpKind::Create) => self.tables.extend([(number, (false, false))]),
             (Some(FileName::Table(number)), OpKind::Write) => {
                 self.tables.get_mut(&number).expect("created").0 = false;
             }
@@ -302,7 +302,7 @@ fn check(seed: u64, options: &dialsm_core::Options, total: &mut Checked) {
     let env = SimEnv::new(seed);
     let machine = Machine::new(&env, env.sim_fs().clone(), options, Model::new());
     machine.tap.keep_events();
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         machine.env.switch_at_io();
     }
     env.run(|| {
