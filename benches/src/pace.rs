@@ -108,9 +108,6 @@ mod tests {
         let mut far = Pacer::new(Instant::now(), 1000.0, Arrival::Fixed, 0, 1, 1);
         let begun = Instant::now();
         (0..4).for_each(|_| assert!(far.wait() <= 3_000_000));
-        for _ in 0..4 {
-            let _ = far.wait();
-        }
         assert!(begun.elapsed() >= Duration::from_millis(3) - Duration::from_micros(1));
     }
 }

@@ -84,10 +84,8 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
         sealed: view.sealed.iter().filter(|other| !Arc::ptr_eq(other, buffer)).cloned().collect(),
         version: version.clone(),
     });
-    let ticket = engine.versions.queue(tree, &mut state, edit, version, Vec::new());
+    let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
     tree.refresh_stall(engine, state);
+    check_installed(engine, tree, &version)?;
     Ok(ticket)
-    engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
-    tree.refresh_stall(engine, state);
-    check_installed(engine, tree, &version)
 }

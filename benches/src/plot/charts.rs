@@ -131,9 +131,6 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(group).map(mean).collect()
 }
 
-/// A line of the latency chart: its run's place, the run, the kind of operation, the points.
-type Curve<'a> = (usize, &'a Run, &'a String, Vec<(f64, f64)>);
-
 /// Latency by share of operations: every step to the right is a tenth of the operations left over.
 pub(super) fn latency(workload: &str, runs: &[&Run]) -> String {
     const HEIGHT: f64 = 480.0;
@@ -150,20 +147,6 @@ pub(super) fn latency(workload: &str, runs: &[&Run]) -> String {
             curves.push((index, format!("{} {kind}", run.engine), dashes(kind), points));
         }
     }
-    let curves: Vec<Curve<'_>> = runs
-        .iter()
-        .enumerate()
-        .flat_map(|(index, run)| {
-            run.latency_curve.iter().map(move |(kind, curve)| {
-                // The maximum is drawn where the share of one operation lies.
-                let count = run.latency_us.get(kind).map_or(1, |latency| latency.count.max(1)) as f64;
-                let nines = |share: f64| -(1.0 - share).max(1.0 / count).log10();
-                let points =
-                    curve.iter().map(|point| (nines(point.share), point.us.max(0.01).log10())).collect();
-                (index, *run, kind, points)
-            })
-        })
-        .collect();
     let points = || curves.iter().flat_map(|(_, _, _, points)| points.iter());
     let nines_end = points().map(|point| point.0).fold(1.0, f64::max).ceil();
     let (low, high) = points().fold((f64::MAX, f64::MIN), |(low, high), p| (low.min(p.1), high.max(p.1)));

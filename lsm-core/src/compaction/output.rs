@@ -126,8 +126,6 @@ impl<'a> Outputs<'a> {
 
     /// Ends the last table.
     pub(crate) fn finish(mut self) -> Result<Written> {
-    /// Ends the last table; all of them are durable when this returns.
-    pub(crate) fn finish(mut self) -> Result<Vec<TableMeta>> {
         self.finish_table()?;
         Ok(std::mem::take(&mut self.finished))
     }
