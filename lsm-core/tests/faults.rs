@@ -67,13 +67,14 @@ impl Run {
         *self.errors.entry(doing).or_insert(0) += 1;
     }
 
-    /// The state with all acknowledged batches, and of the failed ones those in `also`.
-    fn model(&self, also: &BTreeSet<u64>) -> Model {
+    /// The state after all batches but those that failed.
+    fn model(&self) -> Model {
+        self.model_of(|id| !self.failed.contains(id))
+    }
+
+    fn model_of(&self, is_there: impl Fn(&u64) -> bool) -> Model {
         let mut model = Model::new();
-        for (id, ops) in &self.batches {
-            if self.failed.contains(id) && !also.contains(id) {
-                continue;
-            }
+        for (_, ops) in self.batches.iter().filter(|(id, _)| is_there(id)) {
             for (key, value) in ops {
                 match value {
                     Some(value) => drop(model.insert(key.clone(), value.clone())),
@@ -165,10 +166,7 @@ impl Run {
                         self.came_back += 1;
                         self.acked.insert(id);
                     }
-                    assert!(
-                        found == self.model(&BTreeSet::new()),
-                        "the reopened database differs from the model"
-                    );
+                    assert!(found == self.model(), "the reopened database differs from the model");
                     // What recovery shows it has synced.
                     self.durable.extend(self.acked.iter());
                     return true;
@@ -182,7 +180,7 @@ impl Run {
     /// Reads go on, whatever happened to writes; only a read that fails itself may say so.
     fn read(&mut self, db: &Db) {
         match contents(db) {
-            Ok(found) => assert!(found == self.model(&BTreeSet::new()), "reads differ from the model"),
+            Ok(found) => assert!(found == self.model(), "reads differ from the model"),
             Err(error) => self.expect(&error, "read"),
         }
     }
@@ -205,13 +203,7 @@ impl Run {
             let gaps: Vec<_> = self.acked.range(..last).filter(|id| !present.contains(id)).collect();
             assert!(gaps.is_empty(), "{policy:?}: batches {gaps:?} are lost, later ones are not");
             self.came_back += self.failed.intersection(&present).count() as u64;
-            let mut expected = self.model(&present);
-            if policy != CrashPolicy::KeepAll {
-                let lost: BTreeSet<u64> = self.acked.difference(&present).copied().collect();
-                self.failed.extend(&lost);
-                expected = self.model(&present);
-                lost.iter().for_each(|id| drop(self.failed.remove(id)));
-            }
+            let expected = self.model_of(|id| present.contains(id));
             assert!(found == expected, "{policy:?}: the state is not the model's");
             db.put(&synced(), b"goes on", b"").expect("the reopened database takes writes");
         }

@@ -47,7 +47,8 @@ fn slot_key(thread: u64, slot: u64) -> Vec<u8> {
 fn value_of(thread: u64, n: u64) -> Option<Vec<u8>> {
     let mut rng = SplitMix64::new(thread << 32 | n);
     let len = rng.below(2000);
-    (n % 7 != 0).then(|| [n.to_le_bytes().to_vec(), vec![rng.next_u64() as u8; len as usize]].concat())
+    (!n.is_multiple_of(7))
+        .then(|| [n.to_le_bytes().to_vec(), vec![rng.next_u64() as u8; len as usize]].concat())
 }
 
 /// Which slot write `n` of a thread goes to.
@@ -164,8 +165,8 @@ fn check(db: &Db, acked: &BTreeMap<u64, u64>) {
         let promised = acked.get(&thread).copied().unwrap_or(0);
         assert!(count >= promised, "thread {thread}: {promised} was acknowledged, {count} is left");
         assert!(count <= promised + 1, "thread {thread}: {count} is there, {promised} was acknowledged");
-        let mut slots: BTreeMap<u64, u64> = BTreeMap::new();
-        (1..=count).for_each(|n| drop(slots.insert(slot_of(n), n)));
+        // The last write of each slot.
+        let slots: BTreeMap<u64, u64> = (1..=count).map(|n| (slot_of(n), n)).collect();
         for slot in 0..SLOTS {
             let found = db.get(&ReadOptions::default(), &slot_key(thread, slot)).expect("get");
             let expected = slots.get(&slot).and_then(|n| value_of(thread, *n));
@@ -189,7 +190,7 @@ fn kill_so_often(kills: u64, seed: u64) {
             let db = open(dir.path());
             check(&db, &acked);
             // What is there now counts, also the write whose acknowledgement the kill cut off.
-            (0..THREADS).for_each(|thread| drop(acked.insert(thread, count_of(&db, thread))));
+            acked.extend((0..THREADS).map(|thread| (thread, count_of(&db, thread))));
             let number = |name: &str| db.property(name).expect("known").parse::<u64>().expect("a number");
             flushes_left += u64::from(number("dialsm.live-table-bytes") > 0);
             logs_replayed += u64::from(number("dialsm.num-entries-active-memtable") > 0);

@@ -147,9 +147,7 @@ impl Checker {
         ops_of: &dyn Fn(u64) -> u64,
     ) {
         match (name_of(path), op) {
-            (Some(FileName::Table(number)), OpKind::Create) => {
-                drop(self.tables.insert(number, (false, false)))
-            }
+            (Some(FileName::Table(number)), OpKind::Create) => self.tables.extend([(number, (false, false))]),
             (Some(FileName::Table(number)), OpKind::Write) => {
                 self.tables.get_mut(&number).expect("created").0 = false;
             }
@@ -302,7 +300,7 @@ fn check(seed: u64, options: &dialsm_core::Options, total: &mut Checked) {
     let env = SimEnv::new(seed);
     let machine = Machine::new(&env, env.sim_fs().clone(), options, Model::new());
     machine.tap.keep_events();
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         machine.env.switch_at_io();
     }
     env.run(|| {
