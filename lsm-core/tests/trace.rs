@@ -7,6 +7,8 @@
 //! - A file goes, by unlink or by reuse, only when no manifest that a power cut may bring back
 //!   wants it (I6); of a log segment that also means that the tables have all it held.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
