@@ -372,7 +372,6 @@ fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) 
         return;
     }
     let group = member.group.get().expect("a member is offered for insertion after it got its group").clone();
-    for (seqno, op) in (member.first_seqno.load(Ordering::Relaxed)..).zip(member.batch.iter()) {
     let first_seqno = member.first_seqno.load(Ordering::Relaxed);
     for (seqno, op) in (first_seqno..).zip(member.batch.iter()) {
         let op = op.expect("a batch holds only whole operations");
