@@ -40,11 +40,3 @@ pub(crate) fn sync_files(dir: &std::path::Path) -> anyhow::Result<()> {
     }
     Ok(())
 }
-
-/// The machine's memory, in bytes; 1 GiB where it cannot be told.
-pub(crate) fn memory_bytes() -> u64 {
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.unwrap_or(1 << 20) << 10
-}

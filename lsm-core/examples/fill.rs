@@ -1,4 +1,10 @@
 //! Profiling aid: fills a database at random from several threads and reads it back.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a program around the engine: it has its own clock, threads and arguments"
+)]
 use dialsm_core::{Db, Options, ReadOptions, WriteOptions};
 use dialsm_io::OsEnv;
 use std::time::Instant;

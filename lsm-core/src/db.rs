@@ -223,7 +223,7 @@ impl Db {
     pub fn sync(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
-        engine.commit.between_groups(engine, |leader, _| leader.log.sync(engine))
+        manual::sync_log(engine)
     }
 
     /// Compacts all tables that meet `from..to` down to the last level, deleted and overwritten
@@ -275,7 +275,10 @@ impl Db {
 
     /// All counters now.
     pub fn metrics(&self) -> MetricsSnapshot {
-        self.engine().metrics.snapshot()
+        let engine = self.engine();
+        let mut snapshot = engine.metrics.snapshot();
+        snapshot.counters.open_tables = engine.tables.len() as u64;
+        snapshot
     }
 
     /// Compactions finished so far, moves included.
@@ -312,8 +315,9 @@ impl Db {
     pub fn close(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
-        let saved = manual::save_before_close(engine);
+        let saved = manual::save_unlogged(engine);
         open::stop(engine);
+        let saved = saved.and(manual::sync_log(engine));
         engine.log.drop_spares();
         if self.handle.iterators.load(Ordering::Acquire) == 0 {
             engine.lock.lock().take();

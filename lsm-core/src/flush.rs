@@ -15,6 +15,7 @@ use crate::Result;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
+use crate::invariants::check_installed;
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::TableFile;
 use crate::version::edit::TreeEdit;
@@ -83,7 +84,8 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
         sealed: view.sealed.iter().filter(|other| !Arc::ptr_eq(other, buffer)).cloned().collect(),
         version: version.clone(),
     });
-    let ticket = engine.versions.queue(tree, &mut state, edit, version, Vec::new());
+    let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
     tree.refresh_stall(engine, state);
+    check_installed(engine, tree, &version)?;
     Ok(ticket)
 }

@@ -153,8 +153,13 @@ impl DbIterator {
 impl Drop for DbIterator {
     fn drop(&mut self) {
         let engine = &self.handle.engine;
-        engine.metrics.add(Counter::IteratorSeeks, self.seeks);
-        engine.metrics.add(Counter::IteratorSteps, self.steps);
+        let stats = self.inner.stats();
+        let skips = stats.skipped_newer + stats.skipped_older + stats.skipped_tombstones;
+        engine.metrics.add_all(&[
+            (Counter::IteratorSeeks, self.seeks),
+            (Counter::IteratorSteps, self.steps),
+            (Counter::IteratorSkips, skips),
+        ]);
         let last = self.handle.iterators.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && engine.closing.load(Ordering::Acquire) && engine.env.check_fork().is_ok() {
             engine.lock.lock().take();

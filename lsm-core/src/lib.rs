@@ -11,6 +11,15 @@
 //! [`dialsm_io::Env`].
 
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "unit tests may drive the engine with real threads and files"
+    )
+)]
 
 mod background;
 mod background_error;
@@ -25,6 +34,7 @@ pub mod filename;
 mod flush;
 pub mod format;
 mod gate;
+mod invariants;
 pub mod iterator;
 pub mod key;
 mod manual;
@@ -58,3 +68,8 @@ pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use verify::VerifyReport;
 pub use write::stall::{StallReport, StallTimes};
+
+/// The example in the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

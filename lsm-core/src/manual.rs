@@ -101,11 +101,16 @@ fn compact_levels(
     }
 }
 
-/// What a close makes durable: the log, and memtables with writes that are not in it.
-pub(crate) fn save_before_close(engine: &Arc<Engine>) -> Result<()> {
+/// Flushes memtables that hold writes which are not in the log.
+pub(crate) fn save_unlogged(engine: &Arc<Engine>) -> Result<()> {
     let view = engine.tree.view();
     if view.active.has_unlogged() || view.sealed.iter().any(|buffer| buffer.has_unlogged()) {
         flush(engine)?;
     }
+    Ok(())
+}
+
+/// Makes the whole log durable.
+pub(crate) fn sync_log(engine: &Engine) -> Result<()> {
     engine.commit.between_groups(engine, |leader, _| leader.log.sync(engine))
 }

@@ -4,6 +4,8 @@
 //! prefix of the commits; the prefix holds all that was promised to be durable (after a kill: all
 //! that was acknowledged); the state is the model's after it; `verify` finds nothing.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod common;
 
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //! Whatever fails, a call gets a typed error or succeeds; nothing panics or hangs; what failed is
 //! not visible; what was acknowledged is there after the next opening, what failed may be.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};

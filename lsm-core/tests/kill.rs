@@ -3,6 +3,8 @@
 //!
 //! The child is this test binary again, told by an environment variable to be one.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! The engine in a simulation: one thread at a time, chosen by a seed, on a file system in memory.
 //! Same seed, same run; other seed, other run; and whatever the interleaving, the model's contents.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod common;
 
 use common::workload::{Drive, Machine};

@@ -15,16 +15,11 @@ struct LsmCore {
 
 /// Opens a database.
 pub(super) fn open(dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
-    let options = if options.own_defaults { for_this_machine() } else { settings(options)? };
+    // Not `for_machine`: an application that sets nothing does not call it either.
+    let options = if options.own_defaults { Options::default() } else { settings(options)? };
     let text = options.to_text().lines().collect::<Vec<_>>().join(" ");
     let db = Db::open(OsEnv::new(), dir, options)?;
     Ok(Box::new(LsmCore { db, read: ReadOptions::default(), text }))
-}
-
-/// What an application gets that sets nothing.
-fn for_this_machine() -> Options {
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    Options::for_machine(cores, crate::sys::memory_bytes())
 }
 
 fn settings(options: &EngineOptions) -> Result<Options> {

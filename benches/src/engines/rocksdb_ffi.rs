@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::path::Path;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
 type Handle = *mut c_void;
@@ -596,7 +596,7 @@ impl Drop for Iter<'_> {
 /// # Safety
 /// `len` bytes at `start` stay readable and unchanged for `'a`, or `len` is 0.
 unsafe fn bytes_at<'a>(start: Chars, len: usize) -> &'a [u8] {
-    if len == 0 || start == null() {
+    if len == 0 || start.is_null() {
         return &[];
     }
     // SAFETY: the caller's promise.

@@ -19,6 +19,7 @@ use super::plan::{Plan, SubRange};
 use super::visibility::CompactionIter;
 use crate::background::cancelled;
 use crate::engine::Engine;
+use crate::invariants::check_installed;
 use crate::metrics::Counter;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
@@ -226,7 +227,10 @@ fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<&Writ
         sealed: view.sealed.clone(),
         version: version.clone(),
     });
-    Ok(engine.versions.queue(tree, &mut state, edit, version, leaving))
+    let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), leaving);
+    drop(state);
+    check_installed(engine, tree, &version)?;
+    Ok(ticket)
 }
 
 /// A plan whose result breaks the level order is a fault of ours, not of the data.

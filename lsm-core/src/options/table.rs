@@ -186,7 +186,7 @@ options! {
 
     /// Old segments kept to be overwritten: appending to allocated space is cheaper than growing
     /// a file. 0 = none.
-    log_recycle_max: usize [Count] = 4, in 0..=1_024, Live;
+    log_recycle_max: usize [Count] = 2, in 0..=1_024, Live;
 
     /// Bytes of log at which the tree with the oldest memtable is flushed, so that a tree that
     /// is seldom written does not hold the whole log. Not below `log_segment_bytes`.

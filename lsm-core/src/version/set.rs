@@ -28,6 +28,7 @@ use crate::compaction::output::Written;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::gate::Gate;
+use crate::invariants::check_settling;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo};
 
@@ -162,6 +163,9 @@ impl VersionSet {
         }
         if batch.is_empty() {
             return Ok(FileNumber(0));
+        }
+        if let Some(last) = batch.last() {
+            check_settling(engine, &last.version)?;
         }
         let replay_start = engine.log.first_needed(batch.last().map_or(0, |install| install.floor));
         let record = ManifestRecord {

@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dialsm_io::{File, Fs};
 use parking_lot::Mutex;
@@ -67,6 +68,8 @@ pub(crate) struct Log {
     /// not wanted.
     first_own: FileNumber,
     segment_bytes: u64,
+    total_bytes_max: u64,
+    over_bound: AtomicBool,
     spare_max: usize,
     syncing: Gate,
     segments: Mutex<Segments>,
@@ -88,6 +91,7 @@ impl Log {
         db_id: DbId,
         first_own: FileNumber,
         segment_bytes: u64,
+        total_bytes_max: u64,
         spare_max: usize,
     ) -> Log {
         Log {
@@ -96,6 +100,8 @@ impl Log {
             db_id,
             first_own,
             segment_bytes,
+            total_bytes_max,
+            over_bound: AtomicBool::new(false),
             spare_max,
             syncing: Gate::new(env),
             segments: Mutex::new(Segments::default()),
@@ -190,6 +196,7 @@ impl Log {
                     unlink.push(segment.path);
                 }
             }
+            self.note_size(&segments);
         }
         for path in unlink {
             // A file that stays is found as an orphan by the next opening.
@@ -211,6 +218,19 @@ impl Log {
     pub(crate) fn size(&self) -> (u64, usize) {
         let segments = self.segments.lock();
         (segments.chain.iter().map(|s| s.end).sum(), segments.chain.len())
+    }
+
+    /// Whether the log has outgrown its bound, so that the memtable that pins it should be flushed.
+    #[inline]
+    pub(crate) fn is_over_bound(&self) -> bool {
+        self.over_bound.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether the segments, the current one left out, have outgrown the bound.
+    fn note_size(&self, segments: &Segments) {
+        let closed = segments.chain.len().saturating_sub(1);
+        let bytes: u64 = segments.chain.iter().take(closed).map(|s| s.end).sum();
+        self.over_bound.store(bytes > self.total_bytes_max, Ordering::Relaxed);
     }
 
     /// Unlinks what was kept for recycling.
@@ -326,5 +346,6 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
         last_seqno: 0,
         ours: true,
     });
+    log.note_size(&segments);
     Ok(writer)
 }

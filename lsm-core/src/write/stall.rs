@@ -6,7 +6,7 @@
 //!
 //! Pressure runs from 0 (the slowdown mark) to 1 (the stop mark). A delayed writer gets a slot on
 //! a line paced at a rate computed from the present pressure alone, and waits at most
-//! [`DELAY_MAX`] for it.
+//! `DELAY_MAX` for it.
 //!
 //! What is counted: a stall lasts from the moment a write may not proceed until it may, delays
 //! included, in wall time. Writers that wait at the same time for the same cause share one
