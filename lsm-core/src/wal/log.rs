@@ -7,7 +7,8 @@
 //! Invariants:
 //! - A synced write is acknowledged only after every earlier segment is synced, then its own, then
 //!   the directory that names it (rule 17).
-//! - A segment goes only when all it holds is below the floor of the durable version (rule 12).
+//! - A segment goes only when the durable manifest says that replay begins with a later one, which
+//!   it says when all the segment holds is below the floor of the durable version (rule 12).
 //! - Only segments of this opening are recycled (rule 18). A recycled file gets its new header
 //!   before its new name: under the old name nobody looks at it any more.
 //! - After a failed append the segment is closed, and the next one's header says where it validly
@@ -179,12 +180,15 @@ impl Log {
         Ok(())
     }
 
-    /// Lets go of the segments that hold nothing at or above `floor`.
-    pub(crate) fn retire_below(&self, floor: SeqNo) {
+    /// Lets go of the segments before the one that replay begins with by the word of the durable
+    /// manifest. What the floor would allow beyond that (a segment may have got a successor since
+    /// the word was written) waits for the next word: until then a power cut would have it replayed,
+    /// so it must be synced with the others.
+    pub(crate) fn retire_before(&self, replay_start: FileNumber) {
         let mut unlink = Vec::new();
         {
             let mut segments = self.segments.lock();
-            while segments.chain.len() > 1 && segments.chain[0].last_seqno < floor {
+            while segments.chain.len() > 1 && segments.chain[0].number < replay_start {
                 let segment = segments.chain.pop_front().expect("the length was just checked");
                 if segment.ours && segments.spare.len() < self.spare_max {
                     segments.spare.push((segment.file, segment.path));
