@@ -13,7 +13,7 @@ use crate::filename::FileName;
 use crate::iterator::DbIterator;
 use crate::key::Kind;
 use crate::metrics::{Counter, MetricsSnapshot};
-use crate::options::{CompactRangeOptions, Options, ReadOptions, WriteOptions};
+use crate::options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
 use crate::read::get::{self, ReadContext};
 use crate::snapshot::Snapshot;
 use crate::verify::VerifyReport;
@@ -118,7 +118,7 @@ impl Db {
     /// The value of `key`, or `None`.
     ///
     /// # Errors
-    /// `Corruption` with file and offset, `Io`, `Closed`.
+    /// `Corruption` with file and offset, `Io`, `Closed`, `TimedOut` past the options' deadline.
     pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Slice>> {
         self.get_with_context(options, key, &mut ReadContext::default())
     }
@@ -135,6 +135,7 @@ impl Db {
     ) -> Result<Option<Slice>> {
         let engine = self.engine();
         engine.check_open()?;
+        engine.check_deadline(options.deadline)?;
         let before = context.blocks;
         let tree = &engine.tree;
         let result = match &options.snapshot {
@@ -174,6 +175,7 @@ impl Db {
         order.sort_by(|a, b| tree.comparator.compare(keys[*a], keys[*b]));
         let mut values = vec![None; keys.len()];
         for at in order {
+            engine.check_deadline(options.deadline)?;
             values[at] = get::get(engine, tree, &view, keys[at], seqno, options, &mut context)?;
         }
         engine.metrics.add(Counter::Gets, keys.len() as u64);
@@ -212,7 +214,15 @@ impl Db {
     /// # Errors
     /// Those of the file system, `Closed`, or a background error.
     pub fn flush(&self) -> Result<()> {
-        manual::flush(self.engine())
+        self.flush_with(&FlushOptions::default())
+    }
+
+    /// As [`Db::flush`], as the options say.
+    ///
+    /// # Errors
+    /// As [`Db::flush`].
+    pub fn flush_with(&self, options: &FlushOptions) -> Result<()> {
+        manual::flush(self.engine(), options)
     }
 
     /// Makes durable all that was written before the call: syncs the log. Writes that bypassed it
@@ -223,7 +233,7 @@ impl Db {
     pub fn sync(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
-        engine.commit.between_groups(engine, |leader, _| leader.log.sync(engine))
+        manual::sync_log(engine)
     }
 
     /// Compacts all tables that meet `from..to` down to the last level, deleted and overwritten
@@ -275,7 +285,10 @@ impl Db {
 
     /// All counters now.
     pub fn metrics(&self) -> MetricsSnapshot {
-        self.engine().metrics.snapshot()
+        let engine = self.engine();
+        let mut snapshot = engine.metrics.snapshot();
+        snapshot.counters.open_tables = engine.tables.len() as u64;
+        snapshot
     }
 
     /// Compactions finished so far, moves included.
@@ -312,8 +325,9 @@ impl Db {
     pub fn close(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
-        let saved = manual::save_before_close(engine);
+        let saved = manual::save_unlogged(engine);
         open::stop(engine);
+        let saved = saved.and(manual::sync_log(engine));
         engine.log.drop_spares();
         if self.handle.iterators.load(Ordering::Acquire) == 0 {
             engine.lock.lock().take();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dialsm_io::Env;
+use dialsm_io::env::Nanos;
 use dialsm_io::fs::{Access, FileLock};
 
 use crate::background::Scheduler;
@@ -74,6 +75,17 @@ impl Engine {
             return Err(Error::new(ErrorKind::Closed, "the database is closed"));
         }
         Ok(())
+    }
+
+    /// Fails once the clock has passed `deadline`.
+    #[inline]
+    pub(crate) fn check_deadline(&self, deadline: Option<Nanos>) -> Result<()> {
+        match deadline {
+            Some(deadline) if self.env.now() >= deadline => {
+                Err(Error::new(ErrorKind::TimedOut, "the read's deadline has passed"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Lets background workers look for work.

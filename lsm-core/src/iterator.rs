@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use dialsm_io::env::Nanos;
+
 use crate::db::Handle;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
@@ -25,9 +27,13 @@ pub struct DbIterator {
     handle: Arc<Handle>,
     /// Keeps memtables and tables; what the children point into they also own.
     _view: Arc<TreeView>,
+    deadline: Option<Nanos>,
     seeks: u64,
     steps: u64,
 }
+
+/// The clock is read for a deadline once in so many steps.
+const STEPS_BETWEEN_LOOKS: u64 = 64;
 
 impl DbIterator {
     pub(crate) fn new(handle: Arc<Handle>, options: &ReadOptions) -> Result<DbIterator> {
@@ -66,7 +72,28 @@ impl DbIterator {
         let merged = MergingIter::new(tree.comparator.clone(), children);
         let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper);
         handle.iterators.fetch_add(1, Ordering::AcqRel);
-        Ok(DbIterator { inner, handle: handle.clone(), _view: view, seeks: 0, steps: 0 })
+        Ok(DbIterator {
+            inner,
+            handle: handle.clone(),
+            _view: view,
+            deadline: options.deadline,
+            seeks: 0,
+            steps: 0,
+        })
+    }
+
+    fn count_seek(&mut self) -> Result<()> {
+        self.seeks += 1;
+        self.handle.engine.check_deadline(self.deadline)
+    }
+
+    #[inline]
+    fn count_step(&mut self) -> Result<()> {
+        self.steps += 1;
+        if self.deadline.is_some() && self.steps.is_multiple_of(STEPS_BETWEEN_LOOKS) {
+            return self.handle.engine.check_deadline(self.deadline);
+        }
+        Ok(())
     }
 
     /// Whether the cursor stands on an entry.
@@ -78,9 +105,10 @@ impl DbIterator {
     /// To the first key within the bounds.
     ///
     /// # Errors
-    /// `Corruption` or `Io` of the tables; the same for all moves.
+    /// `Corruption` or `Io` of the tables, `TimedOut` past the options' deadline (the cursor stays
+    /// where it was); the same for all moves.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.seeks += 1;
+        self.count_seek()?;
         self.inner.seek_to_first()
     }
 
@@ -89,7 +117,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.seeks += 1;
+        self.count_seek()?;
         self.inner.seek_to_last()
     }
 
@@ -98,7 +126,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::seek_to_first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.seeks += 1;
+        self.count_seek()?;
         self.inner.seek(key)
     }
 
@@ -107,7 +135,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        self.seeks += 1;
+        self.count_seek()?;
         self.inner.seek_for_prev(key)
     }
 
@@ -118,7 +146,7 @@ impl DbIterator {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "iteration is fallible and lends its items")]
     pub fn next(&mut self) -> Result<()> {
-        self.steps += 1;
+        self.count_step()?;
         self.inner.next()
     }
 
@@ -128,7 +156,7 @@ impl DbIterator {
     /// As [`DbIterator::seek_to_first`].
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        self.steps += 1;
+        self.count_step()?;
         self.inner.prev()
     }
 
@@ -153,8 +181,13 @@ impl DbIterator {
 impl Drop for DbIterator {
     fn drop(&mut self) {
         let engine = &self.handle.engine;
-        engine.metrics.add(Counter::IteratorSeeks, self.seeks);
-        engine.metrics.add(Counter::IteratorSteps, self.steps);
+        let stats = self.inner.stats();
+        let skips = stats.skipped_newer + stats.skipped_older + stats.skipped_tombstones;
+        engine.metrics.add_all(&[
+            (Counter::IteratorSeeks, self.seeks),
+            (Counter::IteratorSteps, self.steps),
+            (Counter::IteratorSkips, skips),
+        ]);
         let last = self.handle.iterators.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && engine.closing.load(Ordering::Acquire) && engine.env.check_fork().is_ok() {
             engine.lock.lock().take();

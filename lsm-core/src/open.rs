@@ -225,6 +225,7 @@ fn build(
         found.db_id,
         found.next_file,
         options.log_segment_bytes,
+        options.log_total_bytes_max,
         options.log_recycle_max,
     );
     Ok(Arc::new(Engine {
@@ -299,6 +300,9 @@ pub(crate) fn stop(engine: &Engine) {
         return;
     }
     engine.tree.stall.wake_all();
+    // A leader that had looked before the flag was set ends its group first: nothing is appended
+    // to the log once the lock may be given back.
+    engine.commit.between_groups(engine, |_, _| ());
     engine.schedule();
     engine.scheduler.stop();
 }

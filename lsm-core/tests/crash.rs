@@ -282,3 +282,36 @@ fn a_recovery_without_any_segment_does_not_ask_for_the_whole_log() {
         assert_eq!(contents(&db).expect("read").len(), 112);
     });
 }
+
+/// Found by the test with many seeds. A settled manifest named the newest segment as the first to
+/// replay; a writer began the next one while that record was being synced; the segment was then
+/// let go, by the floor alone, and no longer synced, although replay still began with it. After a
+/// power cut it was torn, the next one vouched for it, and the database did not open.
+#[test]
+fn a_segment_that_replay_begins_with_is_kept_and_synced() {
+    let env = SimEnv::new(1);
+    let machine = Machine::new(&env, env.sim_fs().clone(), &tiny(), Model::new());
+    env.run(|| {
+        let db = open(&machine.env, &tiny()).expect("open");
+        db.put(&unsynced(), b"fills the segment", &[b'v'; 70_000]).expect("put");
+        let begun = Arc::new(AtomicU64::new(0));
+        let (writer, count) = (db.clone(), begun.clone());
+        env.sim_fs().add_call_hook(Arc::new(move |call| {
+            let is_manifest = call.path.to_string_lossy().contains("MANIFEST");
+            if call.op == Some(OpKind::Sync) && is_manifest && count.fetch_add(1, Ordering::Relaxed) == 0 {
+                writer.put(&unsynced(), b"begins the next one", b"").expect("put");
+            }
+        }));
+        db.flush().expect("flush");
+        env.sim_fs().clear_call_hooks();
+        assert!(begun.load(Ordering::Relaxed) > 0, "the flush synced no manifest");
+        for key in [b"one".as_slice(), b"two"] {
+            db.put(&synced(), key, b"").expect("put");
+        }
+        let image = env.sim_fs().crash_image(CrashPolicy::DropUnsynced);
+        drop(db);
+        let after = Machine::new(&env, image, &tiny(), Model::new());
+        let db = open(&after.env, &tiny()).expect("open after the crash");
+        assert_eq!(contents(&db).expect("read").len(), 4);
+    });
+}

@@ -422,6 +422,41 @@ fn fill_disk_anyhow(room: u64) {
     });
 }
 
+/// One call that finds no space, wherever it is, is over when the next attempt goes well.
+#[test]
+fn a_full_disk_met_once_passes_wherever_it_was_met() {
+    let places = [
+        (OpKind::Write, "MANIFEST"),
+        (OpKind::Create, ".sst"),
+        (OpKind::Write, ".sst"),
+        (OpKind::Create, ".log"),
+        (OpKind::Allocate, ".log"),
+        (OpKind::Write, ".log"),
+    ];
+    for (op, part) in places {
+        let run = Run::new(1, ENOSPC);
+        let env = run.env.clone();
+        env.run(|| {
+            let db = open(&env, &tiny()).expect("open");
+            db.put(&synced(), b"before", &[b'v'; 70_000]).expect("put");
+            run.faults.add(Rule::nth(op, 1, Fault::Errno(ENOSPC)).on(part));
+            let met = [db.put(&unsynced(), b"during", &[b'v'; 70_000]).err(), db.flush().err()];
+            assert_eq!(run.faults.injected(), 1, "{op:?} of {part} never came");
+            let kinds: Vec<_> = met.iter().flatten().map(Error::kind).collect();
+            assert!(kinds.iter().all(|kind| *kind == ErrorKind::NoSpace), "{op:?} of {part}: {kinds:?}");
+            assert!(!kinds.is_empty(), "{op:?} of {part} failed unnoticed");
+            env.sleep(RESUMES_WITHIN);
+            db.put(&synced(), b"after", b"").unwrap_or_else(|error| panic!("{op:?} of {part}: {error}"));
+            db.flush().expect("flush");
+            let found = contents(&db).expect("read");
+            drop(db);
+            let image = env.sim_fs().crash_image(CrashPolicy::DropUnsynced);
+            let db = open(&env.on_fs(image.clone(), image), &tiny()).expect("reopen");
+            assert!(contents(&db).expect("read") == found, "{op:?} of {part}");
+        });
+    }
+}
+
 #[test]
 fn a_log_that_cannot_be_synced_poisons_the_database_until_it_is_reopened() {
     for errno in [EIO, ENOSPC] {

@@ -76,6 +76,7 @@ api! {
     options_get_max_open_files(Handle) -> c_int;
     options_set_enable_pipelined_write(Handle, c_uchar);
     options_get_enable_pipelined_write(Handle) -> c_uchar;
+    options_set_level_compaction_dynamic_level_bytes(Handle, c_uchar);
     options_get_level_compaction_dynamic_level_bytes(Handle) -> c_uchar;
     options_set_block_based_table_factory(Handle, Handle);
     block_based_options_create() -> Handle;
@@ -171,6 +172,7 @@ pub(super) struct Settings {
     pub(super) max_bytes_for_level_base: u64,
     pub(super) open_files: c_int,
     pub(super) pipelined_write: bool,
+    pub(super) dynamic_level_bytes: Option<bool>,
     pub(super) block_size: usize,
     pub(super) cache_bytes: usize,
     pub(super) hyper_clock: bool,
@@ -219,6 +221,9 @@ impl Options {
             (api.options_set_max_bytes_for_level_base)(raw, settings.max_bytes_for_level_base);
             (api.options_set_max_open_files)(raw, settings.open_files);
             (api.options_set_enable_pipelined_write)(raw, settings.pipelined_write.into());
+            if let Some(dynamic) = settings.dynamic_level_bytes {
+                (api.options_set_level_compaction_dynamic_level_bytes)(raw, dynamic.into());
+            }
         }
     }
 

@@ -127,13 +127,16 @@ impl VersionSet {
         if batch.is_empty() && self.manifest.lock().writer.is_some() {
             return Ok(());
         }
-        if let Err(error) = self.log_edits(engine, &batch) {
-            let mut queue = self.queue.lock();
-            for install in batch.into_iter().rev() {
-                queue.push_front(install);
+        let replay_start = match self.log_edits(engine, &batch) {
+            Ok(replay_start) => replay_start,
+            Err(error) => {
+                let mut queue = self.queue.lock();
+                for install in batch.into_iter().rev() {
+                    queue.push_front(install);
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
         for install in batch {
             {
                 let mut state = install.tree.lock();
@@ -144,12 +147,13 @@ impl VersionSet {
                 table.set_obsolete(&engine.graveyard);
             }
             drop(install.removed);
-            engine.log.retire_below(install.floor);
         }
+        engine.log.retire_before(replay_start);
         Ok(())
     }
 
-    fn log_edits(&self, engine: &Engine, batch: &[Install]) -> Result<()> {
+    /// Appends and syncs the edits; returns the segment that replay begins with from now on.
+    fn log_edits(&self, engine: &Engine, batch: &[Install]) -> Result<FileNumber> {
         let mut manifest = self.manifest.lock();
         let grown = manifest.writer.as_ref().is_none_or(|writer| {
             writer.size() > ROLL_BYTES && writer.size() > GROWTH_MAX * manifest.start_bytes
@@ -158,17 +162,17 @@ impl VersionSet {
             self.roll(engine, &mut manifest)?;
         }
         if batch.is_empty() {
-            return Ok(());
+            return Ok(FileNumber(0));
         }
         if let Some(last) = batch.last() {
             check_settling(engine, &last.version)?;
         }
-        let floor = batch.last().map_or(0, |install| install.floor);
+        let replay_start = engine.log.first_needed(batch.last().map_or(0, |install| install.floor));
         let record = ManifestRecord {
             edits: batch.iter().map(|install| install.edit.clone()).collect(),
             next_file_number: Some(engine.peek_file_number()),
             last_seqno: Some(engine.commit.visible().load(Ordering::Acquire)),
-            replay_start: Some(engine.log.first_needed(floor)),
+            replay_start: Some(replay_start),
             ..ManifestRecord::default()
         };
         let writer = manifest.writer.as_mut().expect("roll() has opened one");
@@ -176,7 +180,7 @@ impl VersionSet {
         if appended.is_err() {
             manifest.writer = None;
         }
-        appended
+        appended.map(|()| replay_start)
     }
 
     /// Starts a fresh manifest from the durable state of all trees.

@@ -7,7 +7,8 @@
 //! Invariants:
 //! - A synced write is acknowledged only after every earlier segment is synced, then its own, then
 //!   the directory that names it (rule 17).
-//! - A segment goes only when all it holds is below the floor of the durable version (rule 12).
+//! - A segment goes only when the durable manifest says that replay begins with a later one, which
+//!   it says when all the segment holds is below the floor of the durable version (rule 12).
 //! - Only segments of this opening are recycled (rule 18). A recycled file gets its new header
 //!   before its new name: under the old name nobody looks at it any more.
 //! - After a failed append the segment is closed, and the next one's header says where it validly
@@ -16,6 +17,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dialsm_io::{File, Fs};
 use parking_lot::Mutex;
@@ -66,6 +68,8 @@ pub(crate) struct Log {
     /// not wanted.
     first_own: FileNumber,
     segment_bytes: u64,
+    total_bytes_max: u64,
+    over_bound: AtomicBool,
     spare_max: usize,
     syncing: Gate,
     segments: Mutex<Segments>,
@@ -87,6 +91,7 @@ impl Log {
         db_id: DbId,
         first_own: FileNumber,
         segment_bytes: u64,
+        total_bytes_max: u64,
         spare_max: usize,
     ) -> Log {
         Log {
@@ -95,6 +100,8 @@ impl Log {
             db_id,
             first_own,
             segment_bytes,
+            total_bytes_max,
+            over_bound: AtomicBool::new(false),
             spare_max,
             syncing: Gate::new(env),
             segments: Mutex::new(Segments::default()),
@@ -173,12 +180,15 @@ impl Log {
         Ok(())
     }
 
-    /// Lets go of the segments that hold nothing at or above `floor`.
-    pub(crate) fn retire_below(&self, floor: SeqNo) {
+    /// Lets go of the segments before the one that replay begins with by the word of the durable
+    /// manifest. What the floor would allow beyond that (a segment may have got a successor since
+    /// the word was written) waits for the next word: until then a power cut would have it replayed,
+    /// so it must be synced with the others.
+    pub(crate) fn retire_before(&self, replay_start: FileNumber) {
         let mut unlink = Vec::new();
         {
             let mut segments = self.segments.lock();
-            while segments.chain.len() > 1 && segments.chain[0].last_seqno < floor {
+            while segments.chain.len() > 1 && segments.chain[0].number < replay_start {
                 let segment = segments.chain.pop_front().expect("the length was just checked");
                 if segment.ours && segments.spare.len() < self.spare_max {
                     segments.spare.push((segment.file, segment.path));
@@ -186,6 +196,7 @@ impl Log {
                     unlink.push(segment.path);
                 }
             }
+            self.note_size(&segments);
         }
         for path in unlink {
             // A file that stays is found as an orphan by the next opening.
@@ -207,6 +218,19 @@ impl Log {
     pub(crate) fn size(&self) -> (u64, usize) {
         let segments = self.segments.lock();
         (segments.chain.iter().map(|s| s.end).sum(), segments.chain.len())
+    }
+
+    /// Whether the log has outgrown its bound, so that the memtable that pins it should be flushed.
+    #[inline]
+    pub(crate) fn is_over_bound(&self) -> bool {
+        self.over_bound.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether the segments, the current one left out, have outgrown the bound.
+    fn note_size(&self, segments: &Segments) {
+        let closed = segments.chain.len().saturating_sub(1);
+        let bytes: u64 = segments.chain.iter().take(closed).map(|s| s.end).sum();
+        self.over_bound.store(bytes > self.total_bytes_max, Ordering::Relaxed);
     }
 
     /// Unlinks what was kept for recycling.
@@ -322,5 +346,6 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
         last_seqno: 0,
         ours: true,
     });
+    log.note_size(&segments);
     Ok(writer)
 }
