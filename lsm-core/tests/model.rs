@@ -379,7 +379,7 @@ fn a_million_operations() {
         tiny(),
         Options { block_bytes: 64, block_restart_interval: 1, ..tiny() },
         Options { subcompactions_max: 4, background_jobs_max: 4, ..tiny() },
-        Options { write_buffers_max: 6, block_cache_bytes: 0, open_tables_max: 8, ..tiny() },
+        Options { write_buffers_max: 6, block_cache_bytes: 0, open_tables_max: 16, ..tiny() },
     ];
     for (seed, options) in settings.into_iter().enumerate() {
         let driven = Run::new(100 + seed as u64, options, 5000).finish(250_000);
