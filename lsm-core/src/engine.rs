@@ -102,7 +102,7 @@ impl Engine {
         self.tables.get(table.number(), || self.open_table_file(table))
     }
 
-    fn open_table_file(&self, table: &TableFile) -> Result<Arc<TableReader>> {
+    pub(crate) fn open_table_file(&self, table: &TableFile) -> Result<Arc<TableReader>> {
         let path = FileName::Table(table.number()).path(&self.dir);
         let file = self.env.fs().open(&path, Access::Read).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
