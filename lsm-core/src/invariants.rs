@@ -44,14 +44,23 @@ mod checks {
     /// What a flush or a compaction has just made live.
     ///
     /// # Errors
-    /// `Internal` for a broken invariant; those of reading the tables.
+    /// `Internal` for a broken invariant, `Corruption` for a table that does not read back.
     pub(crate) fn check_installed(engine: &Engine, tree: &Tree, version: &Version) -> Result<()> {
         version.check_invariants().map_err(|error| broken(error.message()))?;
         let bytes: u64 = version.all_tables().map(|(_, table)| table.file_bytes()).sum();
         if bytes <= READ_THROUGH_BYTES_MAX && tree.comparator.equal_is_identical() {
-            check_recency(engine, version)?;
+            return finding(check_recency(engine, version));
         }
         Ok(())
+    }
+
+    /// What was found; a call that failed, as tests make calls fail, kept the check from looking,
+    /// and the job would not have made that call without it.
+    fn finding(checked: Result<()>) -> Result<()> {
+        checked.or_else(|error| match error.kind() {
+            ErrorKind::Internal | ErrorKind::Corruption => Err(error),
+            _ => Ok(()),
+        })
     }
 
     /// I3: no older source holds a key above what a younger one holds of it.
@@ -95,11 +104,11 @@ mod checks {
     /// I5 in the small: what the manifest is about to name is there, and is what was written.
     ///
     /// # Errors
-    /// `Internal` for a broken invariant; those of the file system.
+    /// `Internal` for a broken invariant.
     pub(crate) fn check_settling(engine: &Engine, version: &Version) -> Result<()> {
         for (_, table) in version.all_tables() {
             let path = FileName::Table(table.number()).path(&engine.dir);
-            if !engine.env.fs().exists(&path)? {
+            if engine.env.fs().exists(&path).is_ok_and(|there| !there) {
                 return Err(broken("the manifest is about to name a table that is not there").at_path(&path));
             }
         }
