@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -154,78 +155,89 @@ impl Run {
         self.db().write(&WriteOptions { sync, ..WriteOptions::default() }, batch).expect("write");
     }
 
-    fn read_side(&mut self) -> (ReadOptions, Model) {
+    /// Which snapshot a read uses: none is the present.
+    fn read_side(&mut self) -> Option<usize> {
         if self.snapshots.is_empty() || self.rng.below(3) != 0 {
-            return (ReadOptions::default(), self.model.clone());
+            return None;
         }
         self.driven.snapshot_reads += 1;
-        let at = self.rng.below(self.snapshots.len() as u64) as usize;
-        let (snapshot, model, _) = &self.snapshots[at];
-        (ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() }, model.clone())
+        Some(self.rng.below(self.snapshots.len() as u64) as usize)
+    }
+
+    fn options_of(&self, side: Option<usize>) -> ReadOptions {
+        ReadOptions { snapshot: side.map(|at| self.snapshots[at].0.clone()), ..ReadOptions::default() }
+    }
+
+    fn model_of(&self, side: Option<usize>) -> &Model {
+        side.map_or(&self.model, |at| &self.snapshots[at].1)
     }
 
     fn get(&mut self) {
         let key = self.rng.key(self.key_space);
         self.driven.gets += 1;
-        if self.rng.below(3) != 0 || self.snapshots.is_empty() {
-            let found = self.db().get(&ReadOptions::default(), &key).expect("get");
-            assert_eq!(found.as_deref(), self.model.get(&key).map(Vec::as_slice), "key {key:?}");
-        } else {
-            let (options, model) = self.read_side();
-            let found = self.db().get(&options, &key).expect("get");
-            assert_eq!(found.as_deref(), model.get(&key).map(Vec::as_slice), "key {key:?}");
-        }
+        let side = self.read_side();
+        let found = self.db().get(&self.options_of(side), &key).expect("get");
+        assert_eq!(found.as_deref(), self.model_of(side).get(&key).map(Vec::as_slice), "key {key:?}");
     }
 
     fn scan(&mut self) {
-        let (mut options, mut model) = self.read_side();
-        if self.rng.below(2) == 0 {
-            let lower = self.rng.key(self.key_space);
-            model = model.split_off(&lower);
-            options.lower_bound = Some(lower);
-        }
-        if self.rng.below(2) == 0 {
-            let upper = self.rng.key(self.key_space);
-            model.split_off(&upper);
-            options.upper_bound = Some(upper);
-        }
+        let side = self.read_side();
+        let mut options = self.options_of(side);
+        let mut rng = Rng(self.rng.next());
+        let lower = (rng.below(2) == 0).then(|| rng.key(self.key_space));
+        let upper = (rng.below(2) == 0).then(|| rng.key(self.key_space));
+        options.lower_bound.clone_from(&lower);
+        options.upper_bound.clone_from(&upper);
+        let model = self.model_of(side);
+        let from = lower.map_or(Bound::Unbounded, Bound::Included);
+        let to = upper.map_or(Bound::Unbounded, Bound::Excluded);
+        // A map refuses a range that ends before it starts; a cursor finds it empty.
+        let first_after = |start: Bound<Vec<u8>>| {
+            let start = tighter_start(&from, start);
+            if is_empty(&start, &to) { None } else { model.range((start, to.clone())).next() }
+        };
+        let last_before = |end: Bound<Vec<u8>>| {
+            let end = tighter_end(&to, end);
+            if is_empty(&from, &end) { None } else { model.range((from.clone(), end)).next_back() }
+        };
         let mut iter = self.db().iter(&options).expect("iter");
-        let entries: Vec<(&Vec<u8>, &Vec<u8>)> = model.iter().collect();
-        let target = self.rng.key(self.key_space);
-        let mut at: isize = match self.rng.below(4) {
+        let target = rng.key(self.key_space);
+        let mut at = match rng.below(4) {
             0 => {
                 iter.seek_to_first().expect("first");
-                0
+                first_after(Bound::Unbounded)
             }
             1 => {
                 iter.seek_to_last().expect("last");
-                entries.len() as isize - 1
+                last_before(Bound::Unbounded)
             }
             2 => {
                 iter.seek(&target).expect("seek");
-                entries.partition_point(|(key, _)| **key < target) as isize
+                first_after(Bound::Included(target))
             }
             _ => {
                 iter.seek_for_prev(&target).expect("seek_for_prev");
-                entries.partition_point(|(key, _)| **key <= target) as isize - 1
+                last_before(Bound::Included(target))
             }
         };
-        let forward_bias = 1 + self.rng.below(3);
-        for _ in 0..=self.rng.below(60) {
-            let expected = usize::try_from(at).ok().and_then(|at| entries.get(at));
-            assert_eq!(iter.valid(), expected.is_some(), "at {at} of {}", entries.len());
-            let Some((key, value)) = expected else { break };
+        let forward_bias = 1 + rng.below(3);
+        let mut steps = 0;
+        for _ in 0..=rng.below(60) {
+            assert_eq!(iter.valid(), at.is_some(), "after {steps} steps");
+            let Some((key, value)) = at else { break };
             assert_eq!(iter.key(), key.as_slice());
             assert_eq!(iter.value(), value.as_slice());
-            self.driven.scan_steps += 1;
-            if self.rng.below(4) < forward_bias {
+            steps += 1;
+            if rng.below(4) < forward_bias {
                 iter.next().expect("next");
-                at += 1;
+                at = first_after(Bound::Excluded(key.clone()));
             } else {
                 iter.prev().expect("prev");
-                at -= 1;
+                at = last_before(Bound::Excluded(key.clone()));
             }
         }
+        drop(iter);
+        self.driven.scan_steps += steps;
     }
 
     fn compact(&mut self) {
@@ -292,6 +304,35 @@ impl Run {
     }
 }
 
+/// The later of two range starts.
+fn tighter_start(a: &Bound<Vec<u8>>, b: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    let key = |bound: &Bound<Vec<u8>>| match bound {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some((key.clone(), false)),
+        Bound::Excluded(key) => Some((key.clone(), true)),
+    };
+    if key(a) > key(&b) { a.clone() } else { b }
+}
+
+/// The earlier of two range ends.
+fn tighter_end(a: &Bound<Vec<u8>>, b: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    let key = |bound: &Bound<Vec<u8>>| match bound {
+        Bound::Unbounded => (true, Vec::new(), false),
+        Bound::Included(key) => (false, key.clone(), true),
+        Bound::Excluded(key) => (false, key.clone(), false),
+    };
+    if key(a) < key(&b) { a.clone() } else { b }
+}
+
+/// Whether no key lies between the two.
+fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
+    match (start, end) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (Bound::Included(a), Bound::Included(b)) => a > b,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
+    }
+}
+
 fn tiny() -> Options {
     Options {
         write_buffer_bytes: 64 << 10,
@@ -338,7 +379,7 @@ fn a_million_operations() {
         tiny(),
         Options { block_bytes: 64, block_restart_interval: 1, ..tiny() },
         Options { subcompactions_max: 4, background_jobs_max: 4, ..tiny() },
-        Options { write_buffers_max: 6, block_cache_bytes: 0, open_tables_max: 8, ..tiny() },
+        Options { write_buffers_max: 6, block_cache_bytes: 0, open_tables_max: 16, ..tiny() },
     ];
     for (seed, options) in settings.into_iter().enumerate() {
         let driven = Run::new(100 + seed as u64, options, 5000).finish(250_000);

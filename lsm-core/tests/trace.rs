@@ -179,8 +179,10 @@ impl Checker {
             (Some(FileName::Log(number)), OpKind::Write) => self.log_written(self.now(number), data, ops_of),
             (Some(FileName::Log(number)), OpKind::Sync) => {
                 let now = self.now(number);
-                let segment = self.segments.get_mut(&now).expect("begun");
-                segment.synced = segment.batches.len();
+                // It may have been unlinked since the syncing thread had picked it.
+                if let Some(segment) = self.segments.get_mut(&now) {
+                    segment.synced = segment.batches.len();
+                }
             }
             (Some(FileName::Log(number)), OpKind::Rename) => {
                 let Some(FileName::Log(to)) = target.and_then(|to| name_of(to)) else {

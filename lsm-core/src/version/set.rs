@@ -61,7 +61,10 @@ struct Manifest {
 /// The manifest and the edits on their way into it.
 pub(crate) struct VersionSet {
     settling: Gate,
-    queue: Mutex<VecDeque<Install>>,
+    /// Changes that are not settled. Only settling takes them out, when the manifest has them: those
+    /// on their way into it count as unsettled for whoever waits, and for the floor of what comes
+    /// after them.
+    queue: Mutex<VecDeque<Arc<Install>>>,
     manifest: Mutex<Manifest>,
 }
 
@@ -88,14 +91,14 @@ impl VersionSet {
         let before = queue.iter().rev().find(|i| Arc::ptr_eq(&i.tree, tree)).map(|i| i.floor);
         let floor = edit.floor.unwrap_or(before.unwrap_or(state.durable_floor));
         let durable = Ticket::default();
-        queue.push_back(Install {
+        queue.push_back(Arc::new(Install {
             tree: tree.clone(),
             edit,
             version,
             floor,
             removed,
             durable: durable.clone(),
-        });
+        }));
         durable
     }
 
@@ -119,41 +122,31 @@ impl VersionSet {
     /// Those of the file system; the changes stay queued and live.
     pub(crate) fn settle(&self, engine: &Engine) -> Result<()> {
         let _only_one = self.settling.enter();
-        let batch: Vec<Install> = {
-            let mut queue = self.queue.lock();
-            let ready = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).count();
-            queue.drain(..ready).collect()
+        let batch: Vec<Arc<Install>> = {
+            let queue = self.queue.lock();
+            queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).cloned().collect()
         };
         if batch.is_empty() && self.manifest.lock().writer.is_some() {
             return Ok(());
         }
-        let replay_start = match self.log_edits(engine, &batch) {
-            Ok(replay_start) => replay_start,
-            Err(error) => {
-                let mut queue = self.queue.lock();
-                for install in batch.into_iter().rev() {
-                    queue.push_front(install);
-                }
-                return Err(error);
-            }
-        };
+        let replay_start = self.log_edits(engine, &batch)?;
         for install in batch {
             {
                 let mut state = install.tree.lock();
-                state.durable = install.version;
+                state.durable = install.version.clone();
                 state.durable_floor = install.floor;
             }
             for table in &install.removed {
                 table.set_obsolete(&engine.graveyard);
             }
-            drop(install.removed);
+            self.queue.lock().pop_front();
         }
         engine.log.retire_before(replay_start);
         Ok(())
     }
 
     /// Appends and syncs the edits; returns the segment that replay begins with from now on.
-    fn log_edits(&self, engine: &Engine, batch: &[Install]) -> Result<FileNumber> {
+    fn log_edits(&self, engine: &Engine, batch: &[Arc<Install>]) -> Result<FileNumber> {
         let mut manifest = self.manifest.lock();
         let grown = manifest.writer.as_ref().is_none_or(|writer| {
             writer.size() > ROLL_BYTES && writer.size() > GROWTH_MAX * manifest.start_bytes
