@@ -1,9 +1,8 @@
 //! The cursor a user gets: a view held for its whole life, merged and resolved.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use crate::db::Handle;
+use crate::db::Reading;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
 use crate::read::db_iter::DbIter;
@@ -22,7 +21,7 @@ use crate::{Result, Slice};
 /// the cursor is not valid, and not valid without an error means that the end was reached.
 pub struct DbIterator {
     inner: DbIter<MergingIter<Box<dyn InternalIter>>>,
-    handle: Arc<Handle>,
+    reading: Reading,
     /// Keeps memtables and tables; what the children point into they also own.
     _view: Arc<TreeView>,
     seeks: u64,
@@ -30,8 +29,8 @@ pub struct DbIterator {
 }
 
 impl DbIterator {
-    pub(crate) fn new(handle: Arc<Handle>, options: &ReadOptions) -> Result<DbIterator> {
-        let engine = &handle.engine;
+    pub(crate) fn new(reading: Reading, options: &ReadOptions) -> Result<DbIterator> {
+        let engine = &reading.0.engine;
         let tree = &engine.tree;
         let (view, visible) = {
             let (guard, visible) = tree.view_at_visible(engine.commit.visible());
@@ -71,8 +70,7 @@ impl DbIterator {
             lower,
             upper,
         );
-        handle.iterators.fetch_add(1, Ordering::AcqRel);
-        Ok(DbIterator { inner, handle: handle.clone(), _view: view, seeks: 0, steps: 0 })
+        Ok(DbIterator { inner, reading, _view: view, seeks: 0, steps: 0 })
     }
 
     /// Whether the cursor stands on an entry.
@@ -158,12 +156,8 @@ impl DbIterator {
 
 impl Drop for DbIterator {
     fn drop(&mut self) {
-        let engine = &self.handle.engine;
+        let engine = &self.reading.0.engine;
         engine.metrics.add(Counter::IteratorSeeks, self.seeks);
         engine.metrics.add(Counter::IteratorSteps, self.steps);
-        let last = self.handle.iterators.fetch_sub(1, Ordering::AcqRel) == 1;
-        if last && engine.closing.load(Ordering::Acquire) && engine.env.check_fork().is_ok() {
-            engine.lock.lock().take();
-        }
     }
 }

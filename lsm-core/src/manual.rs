@@ -11,7 +11,7 @@ use crate::Result;
 
 /// Seals the active memtable and waits until all sealed ones are durable in tables.
 pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
-    engine.check_open()?;
+    let _inside = engine.enter()?;
     seal(engine);
     engine.schedule();
     loop {
@@ -50,6 +50,7 @@ pub(crate) fn compact_range(
     from: Option<&[u8]>,
     to: Option<&[u8]>,
 ) -> Result<()> {
+    let _inside = engine.enter()?;
     flush(engine)?;
     engine.scheduler.pause_compactions();
     let result = compact_levels(engine, options, from, to);

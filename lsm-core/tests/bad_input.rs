@@ -14,7 +14,7 @@ use common::{
     write_file,
 };
 use dialsm_core::{CompactRangeOptions, Db, Options, ReadOptions, Result, WriteOptions};
-use dialsm_io::{Fs, SimFs};
+use dialsm_io::SimFs;
 
 /// Unsynced writes at the end: nothing vouches for them, so damage may take a suffix of them.
 const UNSYNCED: usize = 3;

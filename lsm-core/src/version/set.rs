@@ -7,6 +7,13 @@
 //! Invariants:
 //! - The queue is first in, first out over all trees, so the manifest holds a prefix of the
 //!   installs of each tree (rule 13).
+//! - A record that was synced is followed by a mark, an edit that changes nothing, before anything
+//!   is let go of on its word. So damage to a settled record has an intact one behind it and is told
+//!   from a torn append; only damage to the mark itself looks torn, and costs nothing.
+//! - The names of the log's segments are durable before the manifest counts on them, so that one
+//!   missing at open was lost, not never made.
+//! - An edit stays queued until it is settled, and leaves the queue under its tree's lock: whoever
+//!   finds the queue empty finds everything durable, and the tree's floor never goes back.
 //! - An edit is queued only when the files it adds and their names are durable (I5).
 //! - After a failed append or sync the manifest file is never written again: the next attempt
 //!   starts a fresh one from the settled state and makes it durable before the queue goes on; the
@@ -88,23 +95,22 @@ impl VersionSet {
     /// Those of the file system; the changes stay queued and live.
     pub(crate) fn settle(&self, engine: &Engine) -> Result<()> {
         let _only_one = self.settling.enter();
-        let batch: Vec<Install> = self.queue.lock().drain(..).collect();
-        if batch.is_empty() && self.manifest.lock().writer.is_some() {
+        let (edits, floor): (Vec<TreeEdit>, SeqNo) = {
+            let queue = self.queue.lock();
+            (queue.iter().map(|install| install.edit.clone()).collect(), queue.back().map_or(0, |i| i.floor))
+        };
+        if edits.is_empty() && self.manifest.lock().writer.is_some() {
             return Ok(());
         }
-        if let Err(error) = self.log_edits(engine, &batch) {
-            let mut queue = self.queue.lock();
-            for install in batch.into_iter().rev() {
-                queue.push_front(install);
-            }
-            return Err(error);
-        }
-        for install in batch {
-            {
-                let mut state = install.tree.lock();
-                state.durable = install.version;
-                state.durable_floor = install.floor;
-            }
+        let count = edits.len();
+        self.log_edits(engine, edits, floor)?;
+        for _ in 0..count {
+            let tree = self.queue.lock().front().expect("only settling takes installs out").tree.clone();
+            let mut state = tree.lock();
+            let install = self.queue.lock().pop_front().expect("as above");
+            state.durable = install.version;
+            state.durable_floor = install.floor;
+            drop(state);
             for table in &install.removed {
                 table.set_obsolete(&engine.graveyard);
             }
@@ -114,7 +120,7 @@ impl VersionSet {
         Ok(())
     }
 
-    fn log_edits(&self, engine: &Engine, batch: &[Install]) -> Result<()> {
+    fn log_edits(&self, engine: &Engine, edits: Vec<TreeEdit>, floor: SeqNo) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let grown = manifest.writer.as_ref().is_none_or(|writer| {
             writer.size() > ROLL_BYTES && writer.size() > GROWTH_MAX * manifest.start_bytes
@@ -122,23 +128,30 @@ impl VersionSet {
         if grown {
             self.roll(engine, &mut manifest)?;
         }
-        if batch.is_empty() {
+        if edits.is_empty() {
             return Ok(());
         }
-        let floor = batch.last().map_or(0, |install| install.floor);
+        let replay_start = engine.log.first_needed(floor);
+        engine.log.sync_names()?;
+        let last_seqno = Some(engine.commit.visible().load(Ordering::Acquire));
         let record = ManifestRecord {
-            edits: batch.iter().map(|install| install.edit.clone()).collect(),
+            edits,
             next_file_number: Some(engine.peek_file_number()),
-            last_seqno: Some(engine.commit.visible().load(Ordering::Acquire)),
-            replay_start: Some(engine.log.first_needed(floor)),
+            last_seqno,
+            replay_start: Some(replay_start),
             ..ManifestRecord::default()
         };
         let writer = manifest.writer.as_mut().expect("roll() has opened one");
-        let appended = writer.append(&record).and_then(|()| writer.sync());
-        if appended.is_err() {
+        if let Err(error) = writer.append(&record).and_then(|()| writer.sync()) {
+            manifest.writer = None;
+            return Err(error);
+        }
+        let mark = ManifestRecord { last_seqno, ..ManifestRecord::default() };
+        if writer.append(&mark).is_err() {
+            // The record is durable all the same; only nothing may be appended behind a torn mark.
             manifest.writer = None;
         }
-        appended
+        Ok(())
     }
 
     /// Starts a fresh manifest from the durable state of all trees.
@@ -162,6 +175,11 @@ impl VersionSet {
     pub(crate) fn has_unsettled(&self) -> bool {
         !self.queue.lock().is_empty()
     }
+
+    /// Whether they wait and nobody is about to make them durable.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        !self.settling.is_held() && self.has_unsettled()
+    }
 }
 
 /// Creates a manifest that starts with `snapshot`, makes it durable and points CURRENT at it.
@@ -178,9 +196,15 @@ pub(crate) fn start_manifest(
 ) -> Result<ManifestWriter> {
     let path = FileName::Manifest(number).path(dir);
     let file = fs.create(&path)?;
-    let mut writer = ManifestWriter::create(file, &db_id, number, snapshot)?;
-    writer.sync()?;
-    fs.sync_dir(dir)?;
+    let written = ManifestWriter::create(file, &db_id, number, snapshot).and_then(|mut writer| {
+        writer.sync()?;
+        fs.sync_dir(dir)?;
+        Ok(writer)
+    });
+    let writer = written.inspect_err(|_| {
+        // CURRENT can't name it yet. Left alone, a full disk would gather one with every attempt.
+        let _ = fs.unlink(&path);
+    })?;
     manifest::write_current(fs, dir, number)?;
     Ok(writer)
 }

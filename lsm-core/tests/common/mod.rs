@@ -177,3 +177,51 @@ impl Rng {
         (0..n).map(|_| self.next() as u8).collect()
     }
 }
+
+/// Small file systems mounted for a test. Without the right to mount, a test says so and skips.
+pub(crate) mod mount {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
+
+    /// A mount that goes away with the value.
+    pub(crate) struct Mount(PathBuf);
+
+    impl Drop for Mount {
+        fn drop(&mut self) {
+            let path = c_path(&self.0);
+            // SAFETY: the path is a valid C string; what is unmounted is ours.
+            unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+        }
+    }
+
+    fn c_path(path: &Path) -> CString {
+        CString::new(path.as_os_str().as_bytes()).expect("no NUL in a path")
+    }
+
+    fn mount(source: &Path, target: &Path, kind: &str, flags: libc::c_ulong, data: &str) -> bool {
+        let (source, target) = (c_path(source), c_path(target));
+        let (kind, data) = (CString::new(kind).expect("no NUL"), CString::new(data).expect("no NUL"));
+        // SAFETY: all pointers are valid C strings for the time of the call.
+        let result = unsafe {
+            libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast())
+        };
+        result == 0
+    }
+
+    /// A tmpfs of `bytes` on the directory `target`, if this process may mount.
+    pub(crate) fn tmpfs(target: &Path, bytes: u64) -> Option<Mount> {
+        let made = mount(Path::new("tmpfs"), target, "tmpfs", 0, &format!("size={bytes},mode=0700"));
+        made.then(|| Mount(target.to_owned()))
+    }
+
+    /// Makes `dir` read-only as long as the value lives, if this process may mount.
+    pub(crate) fn read_only_view(dir: &Path) -> Option<Mount> {
+        if !mount(dir, dir, "none", libc::MS_BIND, "") {
+            return None;
+        }
+        let bound = Mount(dir.to_owned());
+        let flags = libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY;
+        mount(dir, dir, "none", flags, "").then_some(bound)
+    }
+}
