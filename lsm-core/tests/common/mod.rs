@@ -102,6 +102,7 @@ pub(crate) fn read_file(fs: &dyn Fs, path: &Path) -> Vec<u8> {
     bytes
 }
 
+/// The files of a directory, read one after the other: only while nothing is written to them.
 pub(crate) fn image_of(fs: &dyn Fs, dir: &Path) -> Image {
     let names = fs.list(dir).expect("list");
     names.into_iter().filter(|n| n != "LOCK").map(|n| (n.clone(), read_file(fs, &dir.join(n)))).collect()
