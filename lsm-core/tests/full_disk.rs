@@ -90,7 +90,7 @@ fn fill_free_resume(options: &Options, value_bytes: usize, sync: bool) {
     assert!(model.len() > 3);
     assert!(contents(&db) == model, "reads go on while the disk is full");
     std::fs::remove_file(&disk.ballast).expect("remove the ballast");
-    for _ in 0..5 {
+    for _ in 0..2 {
         let (key, value) = (format!("key{keys:08}").into_bytes(), value(keys, value_bytes));
         keys += 1;
         until_it_works("a put", || db.put(&WriteOptions { sync, ..WriteOptions::default() }, &key, &value));
@@ -117,7 +117,7 @@ fn the_log_fills_a_real_disk() {
 #[test]
 fn large_records_fill_a_real_disk() {
     let options = Options { write_buffer_bytes: 64 << 20, log_segment_bytes: 64 << 10, ..tiny() };
-    fill_free_resume(&options, 700_000, false);
+    fill_free_resume(&options, 400_000, false);
 }
 
 #[test]
