@@ -2,14 +2,14 @@
 //! reading it gives the right data or a typed error that names the file: never a panic, a hang or
 //! wrong data. And an error loses nothing: with the byte restored all is there again.
 
-mod common;
+mod hostile;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{
+use hostile::{
     DIR, Image, Model, assert_typed, by_hand, env_on, fs_of, image_of, open_on, scan, synced,
     write_file,
 };
@@ -368,7 +368,7 @@ fn impostors(specimen: &Specimen, other: &Specimen, name: &str) -> Vec<(&'static
         let alike = |n: &&String| n.contains(suffix) && *n != other_than;
         image.keys().find(alike).map(|n| image[n].clone())
     };
-    let mut rng = common::Rng(7);
+    let mut rng = hostile::Rng(7);
     let mut all = vec![
         ("an empty file", Vec::new()),
         ("random bytes", rng.bytes(3000)),

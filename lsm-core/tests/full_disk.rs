@@ -2,12 +2,12 @@
 //! lost, and when space is back writing resumes by itself. On a real tmpfs where this process may
 //! mount one, and with injected errors at each kind of call.
 
-mod common;
+mod hostile;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{DIR, Model, Real, by_hand, contents, env_on, fs_of, get, image_of, mount, open_on, tiny};
+use hostile::{DIR, Model, Real, by_hand, contents, env_on, fs_of, get, image_of, mount, open_on, tiny};
 use dialsm_core::{CompactRangeOptions, Db, Error, ErrorKind, Options, WriteOptions};
 use dialsm_io::{Fault, FaultFs, Fs, OpKind, Rule, SimFs};
 
@@ -50,7 +50,7 @@ fn small_disk(bytes: u64, ballast_bytes: usize) -> Option<SmallDisk> {
 fn value(i: u64, bytes: usize) -> Vec<u8> {
     let mut value = format!("{i} ").into_bytes();
     // Not compressible, or the disk would never fill.
-    let mut rng = common::Rng(i);
+    let mut rng = hostile::Rng(i);
     value.extend(rng.bytes(bytes));
     value
 }
@@ -229,12 +229,12 @@ fn what_a_manual_compaction_left_unsettled_is_settled_later() {
     let fs = FaultFs::new(SimFs::new(1));
     let db = Db::open(env_on(fs.clone()), Path::new(DIR), by_hand()).expect("open");
     for round in 0..3u8 {
-        (0..50u8).for_each(|i| common::put(&db, &[i], &[round; 100]));
+        (0..50u8).for_each(|i| hostile::put(&db, &[i], &[round; 100]));
         db.flush().expect("flush");
     }
     fs.add(Rule::nth(OpKind::Write, 1, Fault::Errno(libc::ENOSPC)).on("MANIFEST"));
     let refused = db.compact_range(&CompactRangeOptions::default(), None, None);
-    assert_eq!(common::kind_of(refused), ErrorKind::NoSpace);
+    assert_eq!(hostile::kind_of(refused), ErrorKind::NoSpace);
     let (done, finished) = std::sync::mpsc::channel();
     let waiting = db.clone();
     std::thread::spawn(move || done.send(waiting.wait_until_idle()));

@@ -1,11 +1,11 @@
 //! Sizes: keys of 0 to 65,535 bytes, values of 0 bytes to 1 GiB, batches up to 4 GiB. What is
 //! allowed comes back byte for byte from everywhere; what is not is refused before it is logged.
 
-mod common;
+mod hostile;
 
 use std::path::Path;
 
-use common::{DIR, Model, Real, contents, env_on, get, kind_of, put, tiny};
+use hostile::{DIR, Model, Real, contents, env_on, get, kind_of, put, tiny};
 use dialsm_core::batch::BATCH_BYTES_MAX;
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use dialsm_io::{FaultFs, OpKind, SimFs};

@@ -1,14 +1,14 @@
 //! Calls that a careful program would not make: handles mixed up, used after the end, closed under
 //! the feet of others, and everything at once.
 
-mod common;
+mod hostile;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{DIR, Model, Real, Rng, by_hand, contents, env_on, get, kind_of, put, scan, tiny};
+use hostile::{DIR, Model, Real, Rng, by_hand, contents, env_on, get, kind_of, put, scan, tiny};
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use dialsm_io::{Fault, FaultFs, OpKind, OsFs, Rule, SimFs};
 
@@ -361,6 +361,6 @@ fn a_flush_waits_for_the_settling_of_another() {
         assert!(start.elapsed() < Duration::from_secs(20));
     }
     let survivor = sim.crash_image(dialsm_io::CrashPolicy::DropUnsynced);
-    let db = common::open_on(survivor, &by_hand()).expect("open");
+    let db = hostile::open_on(survivor, &by_hand()).expect("open");
     assert_eq!(get(&db, b"k"), Some(b"v".to_vec()));
 }

@@ -1,13 +1,13 @@
 //! All the ways in which opening, closing and destroying can be asked for wrongly.
 
-mod common;
+mod hostile;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use common::{Real, contents, get, kind_of, put, synced, tiny};
+use hostile::{Real, contents, get, kind_of, put, synced, tiny};
 use dialsm_core::key::Comparator;
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use dialsm_io::OsEnv;
@@ -116,7 +116,7 @@ fn a_file_in_place_of_the_directory() {
 fn a_read_only_directory() {
     let real = Real::new();
     drop(real.open(&tiny()));
-    let Some(_mount) = common::mount::read_only_view(&real.path()) else {
+    let Some(_mount) = hostile::mount::read_only_view(&real.path()) else {
         println!("skipped: no right to mount, and rights to write do not bind this user");
         return;
     };

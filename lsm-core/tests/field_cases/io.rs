@@ -8,7 +8,7 @@ use std::time::Duration;
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteOptions, options};
 use dialsm_io::{CrashPolicy, Fault, FaultFs, Fs, OpKind, Rule, SimFs};
 
-use crate::common::{
+use crate::hostile::{
     DIR, Model, Real, Rng, by_hand, contents, env_on, fs_of, get, image_of, kind_of, open_on, put, synced, tiny,
     write_file,
 };
@@ -116,7 +116,7 @@ fn b073_numbers_found_on_disk_are_never_given_out_again() {
         Ok(db) => db,
         // A stray segment may also be refused; then with it away.
         Err(error) => {
-            crate::common::assert_typed(&error);
+            crate::hostile::assert_typed(&error);
             sim.unlink(&Path::new(DIR).join("000600.log")).expect("unlink");
             open_on(sim.clone(), &by_hand()).expect("open")
         }

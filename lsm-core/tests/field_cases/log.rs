@@ -8,7 +8,7 @@ use std::time::Duration;
 use dialsm_core::{Db, ErrorKind, Options, WriteBatch, WriteOptions};
 use dialsm_io::{CrashPolicy, Fault, FaultFs, Fs, OpKind, Rule, SimFs};
 
-use crate::common::{
+use crate::hostile::{
     DIR, Image, Model, assert_typed, by_hand, contents, env_on, fs_of, get, image_of, kind_of, open_on, put, synced,
 };
 
@@ -348,7 +348,7 @@ fn b079_nothing_is_acknowledged_that_is_not_in_the_log() {
 
 #[test]
 fn b111_batches_and_values_far_above_every_buffer() {
-    let options = Options { write_buffer_bytes: 64 << 10, log_segment_bytes: 64 << 10, ..crate::common::tiny() };
+    let options = Options { write_buffer_bytes: 64 << 10, log_segment_bytes: 64 << 10, ..crate::hostile::tiny() };
     let sim = SimFs::new(1);
     let db = open_on(sim.clone(), &options).expect("open");
     let mut batch = WriteBatch::new();
@@ -381,7 +381,7 @@ fn b127_writing_goes_on_after_recovering_many_sealed_memtables() {
             write_buffer_bytes: 64 << 10,
             write_buffers_max: 2,
             background_jobs_max: 2,
-            ..crate::common::tiny()
+            ..crate::hostile::tiny()
         };
         let db = Db::open(env_on(fs.clone()), Path::new(DIR), options).expect("open");
         if one_flush_fails {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dialsm_core::{CompactRangeOptions, Db, DbIterator, ErrorKind, Options, ReadOptions, Snapshot, WriteOptions};
 use dialsm_io::{Fault, FaultFs, Fs, OpKind, Rule, SimFs};
 
-use crate::common::{
+use crate::hostile::{
     DIR, Model, Rng, by_hand, contents, env_on, fs_of, get, image_of, open_on, put, read_file, scan, tiny,
 };
 
@@ -140,7 +140,7 @@ fn b003_a_bad_block_is_an_error_and_not_the_end() {
         let mut bytes = read_file(fs, &path);
         let middle = bytes.len() / 3;
         bytes[middle] ^= 0x10;
-        crate::common::write_file(fs, &path, &bytes);
+        crate::hostile::write_file(fs, &path, &bytes);
     };
     for injected in [false, true] {
         let sim = fs_of(&image);
@@ -163,7 +163,7 @@ fn b003_a_bad_block_is_an_error_and_not_the_end() {
                 ErrorKind::Corruption
             }
         };
-        assert_eq!(crate::common::kind_of(scan(&db, &ReadOptions::default())), kind);
+        assert_eq!(crate::hostile::kind_of(scan(&db, &ReadOptions::default())), kind);
         let mut iter = db.iter(&ReadOptions::default()).expect("iter");
         let mut walked = iter.seek_to_last();
         while walked.is_ok() && iter.valid() {
@@ -172,18 +172,18 @@ fn b003_a_bad_block_is_an_error_and_not_the_end() {
         assert_eq!(walked.expect_err("not the end").kind(), kind);
         assert!(!iter.valid());
         let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
-        assert_eq!(crate::common::kind_of(db.multi_get(&ReadOptions::default(), &keys)), kind);
+        assert_eq!(crate::hostile::kind_of(db.multi_get(&ReadOptions::default(), &keys)), kind);
         let absent = keys.iter().filter(|key| matches!(db.get(&ReadOptions::default(), key), Ok(None))).count();
         assert_eq!(absent, 0, "an unreadable key is not a missing one");
         let compacted = db.compact_range(&CompactRangeOptions::default(), None, None);
-        assert_eq!(crate::common::kind_of(compacted), kind);
-        let tables = |image: &crate::common::Image| -> Vec<String> {
+        assert_eq!(crate::hostile::kind_of(compacted), kind);
+        let tables = |image: &crate::hostile::Image| -> Vec<String> {
             image.keys().filter(|name| name.ends_with(".sst")).cloned().collect()
         };
         let after = image_of(sim.as_ref(), Path::new(DIR));
         assert_eq!(tables(&after), tables(&tables_before), "inputs stay, outputs go");
         fs.clear();
-        crate::common::write_file(sim.as_ref(), &Path::new(DIR).join(table), &image[table]);
+        crate::hostile::write_file(sim.as_ref(), &Path::new(DIR).join(table), &image[table]);
         drop((iter, db));
         let db = open_on(sim, &by_hand()).expect("open");
         assert!(contents(&db) == model && model.len() == 400);
@@ -192,7 +192,7 @@ fn b003_a_bad_block_is_an_error_and_not_the_end() {
     let sim = fs_of(&image);
     flip(sim.as_ref());
     let db = open_on(sim, &by_hand()).expect("open");
-    assert_eq!(crate::common::kind_of(scan(&db, &ReadOptions::default())), ErrorKind::Corruption);
+    assert_eq!(crate::hostile::kind_of(scan(&db, &ReadOptions::default())), ErrorKind::Corruption);
 }
 
 #[test]
