@@ -7,9 +7,9 @@ mod hostile;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hostile::{DIR, Model, Real, by_hand, contents, env_on, fs_of, get, image_of, mount, open_on, tiny};
+use hostile::{DIR, Model, Real, by_hand, contents, env_on, get, mount, open_on, tiny};
 use dialsm_core::{CompactRangeOptions, Db, Error, ErrorKind, Options, WriteOptions};
-use dialsm_io::{Fault, FaultFs, Fs, OpKind, Rule, SimFs};
+use dialsm_io::{CrashPolicy, Fault, FaultFs, Fs, OpKind, Rule, SimFs};
 
 /// Long enough for a retry timer, far too long for anything else.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -120,6 +120,25 @@ fn large_records_fill_a_real_disk() {
     fill_free_resume(&options, 400_000, false);
 }
 
+/// The part of it that had been written stayed, and filled the disk for everybody else.
+#[test]
+fn a_record_that_does_not_fit_gives_its_space_back() {
+    let Some(disk) = small_disk(8 << 20, 1 << 20) else { return };
+    let db = disk.real.open(&by_hand());
+    for round in 0..3u8 {
+        let too_long = value(1, 20 << 20);
+        let refused = db.put(&WriteOptions::default(), b"long", &too_long);
+        assert_eq!(hostile::kind_of(refused), ErrorKind::NoSpace);
+        for i in 0..100u8 {
+            db.put(&WriteOptions::default(), &[round, i], &[i; 1000]).expect("there is room for this");
+        }
+    }
+    db.flush().expect("flush");
+    assert_eq!(contents(&db).len(), 300);
+    drop(db);
+    assert_eq!(contents(&disk.real.open(&by_hand())).len(), 300);
+}
+
 #[test]
 fn flushes_and_compactions_fill_a_real_disk() {
     fill_free_resume(&Options { log_recycle_max: 0, ..tiny() }, 1000, false);
@@ -195,9 +214,9 @@ fn injected(op: OpKind, part: &str, nth: u64, times: u64) -> bool {
     let manifests = names.iter().filter(|name| name.starts_with("MANIFEST-")).count();
     assert!(manifests <= 2, "manifests pile up: {names:?}");
     // As a killed process leaves it.
-    let image = image_of(sim.as_ref(), Path::new(DIR));
+    let image = sim.crash_image(CrashPolicy::KeepAll);
     drop(db);
-    let db = open_on(fs_of(&image), &options).expect("reopen");
+    let db = open_on(image, &options).expect("reopen");
     assert!(contents(&db) == model, "after a reopening");
     db.verify(&mut |_, _| {}).expect("verify");
     met

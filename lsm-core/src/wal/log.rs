@@ -209,12 +209,13 @@ impl Log {
         (segments.chain.iter().map(|s| s.end).sum(), segments.chain.len())
     }
 
-    /// Cuts off the current segment, which is closed, behind its last good record: what a record
-    /// took that did not fit, and what was set aside for more, is space that others need now.
-    fn give_back(&self) {
+    /// Cuts off the current segment, which is closed, behind its last good record: a record that
+    /// failed but got there all the same must not come to life at the next opening, and on a full
+    /// disk the space that it took, or that was set aside, is what others need now.
+    fn cut_back(&self) {
         let current = self.segments.lock().chain.back().map(|s| (s.file.clone(), s.end));
         if let Some((file, end)) = current {
-            // Where it fails, the space stays taken until the segment retires.
+            // Where it fails, the next segment's header still says where this one ends.
             let _ = file.set_len(end);
         }
     }
@@ -262,9 +263,8 @@ impl LogWriter {
             }
             Err(error) => {
                 self.current = None;
-                if error.kind() == ErrorKind::NoSpace {
-                    log.give_back();
-                } else {
+                log.cut_back();
+                if error.kind() != ErrorKind::NoSpace {
                     engine.error.latch("a log write", &error);
                 }
                 Err(error)
