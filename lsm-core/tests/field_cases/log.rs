@@ -189,11 +189,11 @@ fn b057_a_recycled_segment_brings_nothing_back() {
     let sim = SimFs::new(1);
     let options = Options { log_recycle_max: 2, ..logged() };
     let db = open_on(sim.clone(), &options).expect("open");
-    let mut recycled = 0;
-    for round in 0..12u8 {
-        // Records of equal length at equal offsets, so that old ones line up behind new ones.
-        (0..40u8).for_each(|i| put(&db, &[i], &[round; 2000]));
-        (0..40u8).for_each(|i| db.delete(&WriteOptions::default(), &[i]).expect("delete"));
+    let (mut recycled, mut without_mark) = (0, 0);
+    let mut former: Vec<Vec<u8>> = Vec::new();
+    for round in 1..13u8 {
+        // Records of one length, so that old ones line up behind new ones.
+        (0..80u8).for_each(|i| put(&db, &[i % 40], &[round; 2000]));
         db.flush().expect("flush");
         for i in 0..2 {
             put(&db, &[100 + i], &[round; 2000]);
@@ -201,12 +201,29 @@ fn b057_a_recycled_segment_brings_nothing_back() {
         let image = image_of(sim.as_ref(), Path::new(DIR));
         let newest = logs(&image).pop().expect("a log");
         recycled += usize::from(image[&newest].len() > 64 << 10);
-        let found = recovered(&image, &options).expect("opens");
-        assert_eq!(found.len(), 2, "round {round}");
-        assert!(found.values().all(|value| *value == [round; 2000]));
+        let check = |image: &Image| {
+            let found = recovered(image, &options).expect("opens");
+            assert_eq!(found.len(), 42, "round {round}");
+            assert!(found.values().all(|value| *value == [round; 2000]));
+        };
+        check(&image);
+        // Also without the mark that stands behind the last record: there the old records go on.
+        let bytes = &image[&newest];
+        let value = [round; 2000];
+        let last = bytes.windows(2000).rposition(|window| window == value).expect("the last value");
+        let end = (last + 2000).next_multiple_of(8);
+        let behind = end + 100;
+        let is_former = |old: &&Vec<u8>| old.len() == bytes.len() && old[behind..] == bytes[behind..];
+        if let Some(stale) = former.iter().find(|old| behind < bytes.len() && is_former(old)) {
+            let mut unmarked = image.clone();
+            unmarked.insert(newest.clone(), [&bytes[..end], &stale[end..]].concat());
+            check(&unmarked);
+            without_mark += 1;
+        }
+        former.extend(logs(&image).iter().map(|name| image[name].clone()));
     }
-    println!("{recycled} images with a recycled newest segment");
-    assert!(recycled >= 5, "{recycled}");
+    println!("{recycled} images with a recycled newest segment, {without_mark} without an end mark");
+    assert!(recycled >= 5 && without_mark >= 3, "{recycled} {without_mark}");
 }
 
 #[test]
