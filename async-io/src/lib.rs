@@ -7,6 +7,7 @@
 //! threads, events; `env/os.rs` the system's, `env/sim.rs` a simulation), [`rng`].
 
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("DiaLSM is tested on 64-bit Linux only");

@@ -33,6 +33,8 @@ pub(crate) struct EngineOptions {
     pub(crate) max_bytes_for_level_base: u64,
     pub(crate) open_files: i64,
     pub(crate) enable_pipelined_write: bool,
+    /// The library's own choice, which changed with release 8.4, when nothing is said.
+    pub(crate) level_compaction_dynamic_level_bytes: Option<bool>,
     pub(crate) rocksdb_lib: Option<PathBuf>,
 }
 
@@ -169,6 +171,7 @@ impl Default for EngineOptions {
             max_bytes_for_level_base: 256 << 20,
             open_files: -1,
             enable_pipelined_write: true,
+            level_compaction_dynamic_level_bytes: None,
             rocksdb_lib: None,
         }
     }

@@ -164,10 +164,10 @@ macro_rules! flag {
             help: $help,
         }
     };
-    (bool $field:ident, $help:expr) => {
+    (bool $field:ident, $help:expr $(,)?) => {
         Flag { name: stringify!($field), is_bool: true, set: |c, v| put(&mut c.$field, v), help: $help }
     };
-    (bool engine.$field:ident, $help:expr) => {
+    (bool engine.$field:ident, $help:expr $(,)?) => {
         Flag {
             name: stringify!($field),
             is_bool: true,
@@ -230,6 +230,10 @@ const FLAGS: &[Flag] = &[
     flag!(engine.max_bytes_for_level_base, "bytes of level 1"),
     flag!(engine.open_files, "tables kept open; -1 is all"),
     flag!(bool engine.enable_pipelined_write, "rocksdb: pipelined writes, as in db_bench"),
+    flag!(
+        bool engine.level_compaction_dynamic_level_bytes,
+        "rocksdb: level sizes from the last level up (default: the release's own)"
+    ),
     flag!(engine.rocksdb_lib, "shared library with RocksDB's C interface"),
 ];
 

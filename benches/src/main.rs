@@ -15,6 +15,7 @@
 //! own on the system's allocator, and its turn in every round.
 
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod cgroup;
 mod child;

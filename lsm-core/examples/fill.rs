@@ -1,10 +1,17 @@
 //! Profiling aid: fills a database at random from several threads and reads it back.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a program around the engine: it has its own clock, threads and arguments"
+)]
 use dialsm_core::{Db, Options, ReadOptions, WriteOptions};
 use dialsm_io::OsEnv;
 use std::time::Instant;
 
 fn main() {
-    let arg = |i: usize, default: u64| std::env::args().nth(i).and_then(|a| a.parse().ok()).unwrap_or(default);
+    let arg =
+        |i: usize, default: u64| std::env::args().nth(i).and_then(|a| a.parse().ok()).unwrap_or(default);
     let (num, value_bytes, threads) = (arg(1, 1_000_000), arg(2, 100) as usize, arg(3, 4));
     let dir = std::path::Path::new("/tmp/dialsm-fill");
     let env = OsEnv::new();
@@ -39,7 +46,11 @@ fn main() {
             }
         });
         let s = started.elapsed().as_secs_f64();
-        println!("{what:<12} {:>10.0} ops/s  {:.2} us/op", (per_thread * threads) as f64 / s, s * 1e6 / (per_thread * threads) as f64);
+        println!(
+            "{what:<12} {:>10.0} ops/s  {:.2} us/op",
+            (per_thread * threads) as f64 / s,
+            s * 1e6 / (per_thread * threads) as f64
+        );
     };
     run("fillrandom", num, &|_, x| {
         let at = (x % (1 << 20)) as usize;

@@ -3,6 +3,12 @@
 //!
 //! `cargo run --release -p dialsm-core --example memtable_bench [entries]`
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a program around the engine: it has its own clock, threads and arguments"
+)]
+
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,12 @@
 //! Nanoseconds an entry of the merge and of the iterators above it, over vectors in memory:
 //! `cargo run --release -p dialsm-core --example merge_bench`. For tuning; not a test.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a program around the engine: it has its own clock, threads and arguments"
+)]
+
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -60,11 +60,6 @@ impl BackgroundError {
         }
     }
 
-    /// Whether a full disk stops writes right now.
-    pub(crate) fn is_passing(&self) -> bool {
-        self.grade.load(Ordering::Acquire) == PASSING
-    }
-
     /// Whether writes are refused until the database is opened anew.
     pub(crate) fn is_lasting(&self) -> bool {
         self.grade.load(Ordering::Acquire) == LASTING

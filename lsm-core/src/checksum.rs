@@ -8,11 +8,21 @@ const MASK_DELTA: u32 = 0xa282_ead8;
 /// The masked CRC32C of `bytes`.
 #[inline]
 pub fn masked(bytes: &[u8]) -> u32 {
-    mask(crc32c::crc32c(bytes))
+    mask(extend(0, bytes))
 }
 
 /// The CRC32C of bytes that follow others whose CRC32C is `before` (0 at the start).
 #[inline]
+#[cfg(not(miri))]
+pub fn extend(before: u32, bytes: &[u8]) -> u32 {
+    use crc_fast::{CrcAlgorithm, Digest};
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!before));
+    digest.update(bytes);
+    digest.finalize() as u32
+}
+
+/// The same for the interpreter.
+#[cfg(miri)]
 pub fn extend(before: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(before, bytes)
 }

@@ -14,7 +14,7 @@ use crate::format::{FileHeader, FileKind, HEADER_BYTES};
 use crate::iterator::DbIterator;
 use crate::key::Kind;
 use crate::metrics::{Counter, MetricsSnapshot};
-use crate::options::{CompactRangeOptions, Options, ReadOptions, WriteOptions};
+use crate::options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
 use crate::read::get::{self, ReadContext};
 use crate::snapshot::Snapshot;
 use crate::verify::VerifyReport;
@@ -126,7 +126,8 @@ impl Db {
     /// # Errors
     /// `WouldStall`, `TimedOut` as the options ask; `NoSpace` while the disk is full; `Poisoned`
     /// after a lasting background error; `Closed`; `Unsupported` for operations this build cannot
-    /// serve. Nothing of the batch is visible then, or ever will be.
+    /// serve. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
+    /// its record may stand there all the same, and the next opening then finds it, whole.
     pub fn write(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
@@ -144,7 +145,7 @@ impl Db {
     /// The value of `key`, or `None`.
     ///
     /// # Errors
-    /// `Corruption` with file and offset, `Io`, `Closed`.
+    /// `Corruption` with file and offset, `Io`, `Closed`, `TimedOut` past the options' deadline.
     pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Slice>> {
         self.get_with_context(options, key, &mut ReadContext::default())
     }
@@ -161,6 +162,7 @@ impl Db {
     ) -> Result<Option<Slice>> {
         let engine = self.engine();
         engine.check_open()?;
+        engine.check_deadline(options.deadline)?;
         let before = context.blocks;
         let tree = &engine.tree;
         let result = match &options.snapshot {
@@ -200,6 +202,7 @@ impl Db {
         order.sort_by(|a, b| tree.comparator.compare(keys[*a], keys[*b]));
         let mut values = vec![None; keys.len()];
         for at in order {
+            engine.check_deadline(options.deadline)?;
             values[at] = get::get(engine, tree, &view, keys[at], seqno, options, &mut context)?;
         }
         engine.metrics.add(Counter::Gets, keys.len() as u64);
@@ -238,7 +241,15 @@ impl Db {
     /// # Errors
     /// Those of the file system, `Closed`, or a background error.
     pub fn flush(&self) -> Result<()> {
-        manual::flush(self.engine())
+        self.flush_with(&FlushOptions::default())
+    }
+
+    /// As [`Db::flush`], as the options say.
+    ///
+    /// # Errors
+    /// As [`Db::flush`].
+    pub fn flush_with(&self, options: &FlushOptions) -> Result<()> {
+        manual::flush(self.engine(), options)
     }
 
     /// Makes durable all that was written before the call: syncs the log. Writes that bypassed it
@@ -249,7 +260,7 @@ impl Db {
     pub fn sync(&self) -> Result<()> {
         let engine = self.engine();
         let _inside = engine.enter()?;
-        engine.commit.between_groups(engine, |leader, _| leader.log.sync(engine))
+        manual::sync_log(engine)
     }
 
     /// Compacts all tables that meet `from..to` down to the last level, deleted and overwritten
@@ -264,6 +275,11 @@ impl Db {
         to: Option<&[u8]>,
     ) -> Result<()> {
         manual::compact_range(self.engine(), options, from, to)
+    }
+
+    /// Whether no flush and no compaction is running or due.
+    pub fn is_idle(&self) -> bool {
+        background::is_idle(self.engine())
     }
 
     /// Waits until no flush and no compaction is running or due.
@@ -296,7 +312,10 @@ impl Db {
 
     /// All counters now.
     pub fn metrics(&self) -> MetricsSnapshot {
-        self.engine().metrics.snapshot()
+        let engine = self.engine();
+        let mut snapshot = engine.metrics.snapshot();
+        snapshot.counters.open_tables = engine.tables.len() as u64;
+        snapshot
     }
 
     /// Compactions finished so far, moves included.
@@ -333,10 +352,11 @@ impl Db {
     pub fn close(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
-        let saved = manual::save_before_close(engine);
+        let saved = manual::save_unlogged(engine);
         if !open::stop(engine) {
             return Err(Error::new(ErrorKind::Closed, "another thread has closed the database"));
         }
+        let saved = saved.and(manual::sync_log(engine));
         engine.log.drop_spares();
         if self.handle.iterators.load(Ordering::SeqCst) == 0 {
             engine.lock.lock().take();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use dialsm_io::Env;
+use dialsm_io::env::Nanos;
 use dialsm_io::fs::{Access, FileLock};
 
 use crate::background::Scheduler;
@@ -12,8 +13,8 @@ use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
 use crate::compaction::debt::pending_compaction_bytes;
 use crate::compaction::strategy::Strategy;
-use crate::key::Comparator;
 use crate::filename::FileName;
+use crate::key::Comparator;
 use crate::metrics::{Counter, Metrics};
 use crate::obsolete::Graveyard;
 use crate::options::Options;
@@ -97,6 +98,17 @@ impl Engine {
         Ok(inside)
     }
 
+    /// Fails once the clock has passed `deadline`.
+    #[inline]
+    pub(crate) fn check_deadline(&self, deadline: Option<Nanos>) -> Result<()> {
+        match deadline {
+            Some(deadline) if self.env.now() >= deadline => {
+                Err(Error::new(ErrorKind::TimedOut, "the read's deadline has passed"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Lets background workers look for work.
     pub(crate) fn schedule(&self) {
         self.scheduler.wake.notify();
@@ -114,11 +126,20 @@ impl Engine {
     fn open_table_file(&self, table: &TableFile) -> Result<Arc<TableReader>> {
         let path = FileName::Table(table.number()).path(&self.dir);
         let file = self.env.fs().open(&path, Access::Read).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Error::corruption("a table that the manifest names is missing").at_path(&path),
+            ErrorKind::NotFound => {
+                Error::corruption("a table that the manifest names is missing").at_path(&path)
+            }
             _ => error,
         })?;
         let comparator: Comparator = self.tree.comparator.clone();
-        TableReader::open(file, &self.db_id, table.number(), table.file_bytes(), comparator, self.blocks.clone())
+        TableReader::open(
+            file,
+            &self.db_id,
+            table.number(),
+            table.file_bytes(),
+            comparator,
+            self.blocks.clone(),
+        )
     }
 
     /// Adds what reads did to the metrics.

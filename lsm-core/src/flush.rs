@@ -1,58 +1,61 @@
 //! Flush: the oldest sealed memtable becomes one L0 table.
 //!
 //! ```text
-//! F1 take the snapshots  F2 write the table  F3 sync file, then directory
-//! F4 live version: table in, memtable out    F5 settle: manifest durable, floor moves, log retires
+//! F1 take the snapshots  F2 write the table  F3 live version: table in, memtable out
+//! F4 sync file, then directory               F5 settle: manifest durable, floor moves, log retires
 //! ```
+//! Writers that wait for a memtable go on after F3: until F5 the log is the durable copy.
+//!
 //! The tree's floor moves with its table in one edit, to the first sequence after the memtable
 //! (rule 12). Until F5 has returned the log keeps all that the table holds.
 
 use std::sync::Arc;
 
-use crate::compaction::output::Outputs;
+use crate::Result;
+use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
+use crate::invariants::check_installed;
 use crate::tree::{Buffer, Tree, TreeView};
+use crate::version::TableFile;
 use crate::version::edit::TreeEdit;
-use crate::version::{TableFile, TableMeta};
-use crate::Result;
+use crate::version::set::Ticket;
 
 /// Flushes `buffer`, the oldest sealed memtable of `tree`, whose last writer has left.
 ///
 /// # Errors
-/// Those of the file system. The memtable stays sealed and may be flushed again; if only F5
-/// failed, the table is live and settles later.
+/// Those of the file system. Before F3 the memtable stays sealed and may be flushed again; after a
+/// failed F4 the database takes no more writes; after a failed F5 the table settles later.
 pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
-    run_live(engine, tree, buffer)?;
+    run_unsettled(engine, tree, buffer)?;
     engine.versions.settle(engine)
 }
 
-/// F1 to F4: the table is live and its edit queued, but the manifest does not name it yet.
+/// F1 to F4: for recovery, which settles once at its end.
 ///
 /// # Errors
-/// Those of the file system.
-pub(crate) fn run_live(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
+/// As [`run`].
+pub(crate) fn run_unsettled(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
     let started = engine.env.now();
+    let installed = write_table(engine, tree, buffer)
+        .and_then(|written| install(engine, tree, buffer, &written).map(|ticket| (written, ticket)));
+    // From here on the next flush of this tree may begin; after a failure, this one again.
+    tree.lock().flushing = false;
+    let (written, ticket) = installed?;
+    engine.schedule();
+    let bytes = written.tables.iter().map(|meta| meta.file_bytes).sum();
+    engine.versions.sync(engine, written, ticket)?;
+    engine.metrics.add_flush(bytes, engine.env.now() - started);
+    Ok(())
+}
+
+/// Writes the entries of a memtable that anybody can still see into a table; none if there are none.
+fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written> {
     let epoch = {
         let mut state = tree.lock();
         state.next_epoch += 1;
         state.next_epoch - 1
     };
-    let meta = write_table(engine, tree, buffer, epoch)?;
-    let bytes = meta.as_ref().map_or(0, |meta| meta.file_bytes);
-    install(engine, tree, buffer, meta)?;
-    engine.metrics.add_flush(bytes, engine.env.now() - started);
-    Ok(())
-}
-
-/// Writes the entries of a memtable that anybody can still see into a durable table; `None` if
-/// there are none.
-pub(crate) fn write_table(
-    engine: &Engine,
-    tree: &Tree,
-    buffer: &Buffer,
-    epoch: u64,
-) -> Result<Option<TableMeta>> {
     let snapshots = engine.snapshots.for_job(engine.commit.visible());
     // Older tables may hold anything: no tombstone is dropped, no sequence zeroed.
     let anything_below = |_: &[u8]| true;
@@ -64,15 +67,15 @@ pub(crate) fn write_table(
         outputs.add(entries.key(), entries.value())?;
         entries.next()?;
     }
-    Ok(outputs.finish()?.pop())
+    outputs.finish()
 }
 
-fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, meta: Option<TableMeta>) -> Result<()> {
+fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Written) -> Result<Ticket> {
     let mut edit = TreeEdit { tree: tree.id, floor: Some(buffer.floor_after()), ..TreeEdit::default() };
     let mut added = Vec::new();
-    if let Some(meta) = meta {
+    for meta in &written.tables {
         edit.added.push((0, meta.describe()));
-        added.push((0, TableFile::new(&tree.comparator, meta)));
+        added.push((0, TableFile::new(&tree.comparator, meta.clone())));
     }
     let mut state = tree.lock();
     let version = Arc::new(tree.view().version.apply(&[], &added)?);
@@ -81,7 +84,8 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, meta: Option
         sealed: view.sealed.iter().filter(|other| !Arc::ptr_eq(other, buffer)).cloned().collect(),
         version: version.clone(),
     });
-    engine.versions.queue(tree, &mut state, edit, version, Vec::new());
+    let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
     tree.refresh_stall(engine, state);
-    Ok(())
+    check_installed(engine, tree, &version)?;
+    Ok(ticket)
 }

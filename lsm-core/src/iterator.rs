@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use dialsm_io::env::Nanos;
+
 use crate::db::Reading;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
@@ -24,9 +26,13 @@ pub struct DbIterator {
     reading: Reading,
     /// Keeps memtables and tables; what the children point into they also own.
     _view: Arc<TreeView>,
+    deadline: Option<Nanos>,
     seeks: u64,
     steps: u64,
 }
+
+/// The clock is read for a deadline once in so many steps.
+const STEPS_BETWEEN_LOOKS: u64 = 64;
 
 impl DbIterator {
     pub(crate) fn new(reading: Reading, options: &ReadOptions) -> Result<DbIterator> {
@@ -63,14 +69,29 @@ impl DbIterator {
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }
         let merged = MergingIter::new(tree.comparator.clone(), children);
-        let inner = DbIter::new(
-            merged,
-            tree.comparator.clone(),
-            seqno,
-            lower,
-            upper,
-        );
-        Ok(DbIterator { inner, reading, _view: view, seeks: 0, steps: 0 })
+        let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper);
+        Ok(DbIterator {
+            inner,
+            reading,
+            _view: view,
+            deadline: options.deadline,
+            seeks: 0,
+            steps: 0,
+        })
+    }
+
+    fn count_seek(&mut self) -> Result<()> {
+        self.seeks += 1;
+        self.reading.0.engine.check_deadline(self.deadline)
+    }
+
+    #[inline]
+    fn count_step(&mut self) -> Result<()> {
+        self.steps += 1;
+        if self.deadline.is_some() && self.steps.is_multiple_of(STEPS_BETWEEN_LOOKS) {
+            return self.reading.0.engine.check_deadline(self.deadline);
+        }
+        Ok(())
     }
 
     /// Whether the cursor stands on an entry.
@@ -82,9 +103,10 @@ impl DbIterator {
     /// To the first key within the bounds.
     ///
     /// # Errors
-    /// `Corruption` or `Io` of the tables; the same for all moves.
+    /// `Corruption` or `Io` of the tables, `TimedOut` past the options' deadline (the cursor stays
+    /// where it was); the same for all moves.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.seeks += 1;
+        self.count_seek()?;
         self.inner.seek_to_first()
     }
 
@@ -93,7 +115,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.seeks += 1;
+        self.count_seek()?;
         self.inner.seek_to_last()
     }
 
@@ -102,7 +124,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::seek_to_first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.seeks += 1;
+        self.count_seek()?;
         self.inner.seek(key)
     }
 
@@ -111,7 +133,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        self.seeks += 1;
+        self.count_seek()?;
         self.inner.seek_for_prev(key)
     }
 
@@ -122,7 +144,7 @@ impl DbIterator {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "iteration is fallible and lends its items")]
     pub fn next(&mut self) -> Result<()> {
-        self.steps += 1;
+        self.count_step()?;
         self.inner.next()
     }
 
@@ -132,7 +154,7 @@ impl DbIterator {
     /// As [`DbIterator::seek_to_first`].
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        self.steps += 1;
+        self.count_step()?;
         self.inner.prev()
     }
 
@@ -157,7 +179,12 @@ impl DbIterator {
 impl Drop for DbIterator {
     fn drop(&mut self) {
         let engine = &self.reading.0.engine;
-        engine.metrics.add(Counter::IteratorSeeks, self.seeks);
-        engine.metrics.add(Counter::IteratorSteps, self.steps);
+        let stats = self.inner.stats();
+        let skips = stats.skipped_newer + stats.skipped_older + stats.skipped_tombstones;
+        engine.metrics.add_all(&[
+            (Counter::IteratorSeeks, self.seeks),
+            (Counter::IteratorSteps, self.steps),
+            (Counter::IteratorSkips, skips),
+        ]);
     }
 }

@@ -11,6 +11,15 @@
 //! [`dialsm_io::Env`].
 
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "unit tests may drive the engine with real threads and files"
+    )
+)]
 
 mod background;
 mod background_error;
@@ -25,6 +34,7 @@ pub mod filename;
 mod flush;
 pub mod format;
 mod gate;
+mod invariants;
 pub mod iterator;
 pub mod key;
 mod manual;
@@ -33,8 +43,8 @@ pub mod metrics;
 mod obsolete;
 mod open;
 pub mod options;
-mod properties;
 mod prefetch;
+mod properties;
 pub mod read;
 mod recovery;
 pub mod slice;
@@ -51,10 +61,15 @@ pub use batch::WriteBatch;
 pub use db::Db;
 pub use dialsm_io::{Error, ErrorKind, Result};
 pub use iterator::DbIterator;
+pub use metrics::StallCause;
 pub use options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
 pub use read::get::ReadContext;
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use verify::VerifyReport;
-pub use metrics::StallCause;
 pub use write::stall::{StallReport, StallTimes};
+
+/// The example in the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

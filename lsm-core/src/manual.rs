@@ -2,18 +2,40 @@
 
 use std::sync::Arc;
 
-use crate::compaction::picker::{self, RangePick};
-use crate::compaction::job;
-use std::sync::atomic::Ordering;
-use crate::engine::Engine;
-use crate::options::CompactRangeOptions;
 use crate::Result;
+use crate::compaction::job;
+use crate::compaction::picker::{self, RangePick};
+use crate::engine::Engine;
+use crate::options::{CompactRangeOptions, FlushOptions};
+use std::sync::atomic::Ordering;
 
-/// Seals the active memtable and waits until all sealed ones are durable in tables.
-pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
+/// Seals the active memtable and, where the options say so, waits until all sealed ones are durable
+/// in tables.
+pub(crate) fn flush(engine: &Arc<Engine>, options: &FlushOptions) -> Result<()> {
     let _inside = engine.enter()?;
+    if !options.allow_stall {
+        wait_for_room(engine)?;
+    }
     seal(engine);
     engine.schedule();
+    if options.wait { wait_until_flushed(engine) } else { Ok(()) }
+}
+
+/// Waits until a memtable may be sealed without one that is full having to wait for it.
+fn wait_for_room(engine: &Engine) -> Result<()> {
+    loop {
+        let seen = engine.scheduler.ended.epoch();
+        engine.check_open()?;
+        engine.error.check()?;
+        if engine.tree.view().sealed.len() + 1 < engine.options.write_buffers_max {
+            return Ok(());
+        }
+        engine.schedule();
+        engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
+    }
+}
+
+fn wait_until_flushed(engine: &Engine) -> Result<()> {
     loop {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
@@ -26,8 +48,11 @@ pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
             return Ok(());
         }
         if !pending {
+            // Tables whose sync another worker still waits for settle when that returns.
             engine.versions.settle(engine)?;
-            continue;
+            if !engine.versions.has_unsettled() {
+                return Ok(());
+            }
         }
         engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
     }
@@ -51,7 +76,7 @@ pub(crate) fn compact_range(
     to: Option<&[u8]>,
 ) -> Result<()> {
     let _inside = engine.enter()?;
-    flush(engine)?;
+    flush(engine, &FlushOptions::default())?;
     engine.scheduler.pause_compactions();
     let result = compact_levels(engine, options, from, to);
     engine.scheduler.resume();
@@ -99,11 +124,16 @@ fn compact_levels(
     }
 }
 
-/// What a close makes durable: the log, and memtables with writes that are not in it.
-pub(crate) fn save_before_close(engine: &Arc<Engine>) -> Result<()> {
+/// Flushes memtables that hold writes which are not in the log.
+pub(crate) fn save_unlogged(engine: &Arc<Engine>) -> Result<()> {
     let view = engine.tree.view();
     if view.active.has_unlogged() || view.sealed.iter().any(|buffer| buffer.has_unlogged()) {
-        flush(engine)?;
+        flush(engine, &FlushOptions::default())?;
     }
+    Ok(())
+}
+
+/// Makes the whole log durable.
+pub(crate) fn sync_log(engine: &Engine) -> Result<()> {
     engine.commit.between_groups(engine, |leader, _| leader.log.sync(engine))
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
-use dialsm_io::Env;
-use dialsm_io::fs::{Access, LockMode};
+use dialsm_io::fs::{Access, LockMode, parent_dir};
+use dialsm_io::{Env, Fs};
 
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
@@ -40,15 +40,18 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
     options.validate()?;
     let fs = env.fs().clone();
     if options.create_if_missing {
-        fs.create_dir_all(dir)?;
+        create_dirs(fs.as_ref(), dir)?;
     } else if !fs.exists(&FileName::Current.path(dir))? {
-        return Err(Error::new(ErrorKind::NotFound, "no database here, and create_if_missing is off").at_path(dir));
+        return Err(
+            Error::new(ErrorKind::NotFound, "no database here, and create_if_missing is off").at_path(dir)
+        );
     }
     let lock = fs.lock(&FileName::Lock.path(dir), LockMode::Exclusive)?;
     if !fs.exists(&FileName::Current.path(dir))? {
         create(env.as_ref(), dir, &options)?;
     } else if options.error_if_exists {
-        return Err(Error::new(ErrorKind::AlreadyExists, "the database exists, and error_if_exists is set").at_path(dir));
+        return Err(Error::new(ErrorKind::AlreadyExists, "the database exists, and error_if_exists is set")
+            .at_path(dir));
     }
     let found = read_state(env.as_ref(), dir, &options)?;
     let engine = build(env, dir, options, found, lock)?;
@@ -77,6 +80,20 @@ struct Found {
     torn: bool,
 }
 
+/// Creates the directory and those above it. The names of those above are durable then; its own is
+/// synced before `CURRENT` is written, whoever made the directory.
+fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for ancestor in dir.ancestors().skip(1).filter(|ancestor| !ancestor.as_os_str().is_empty()) {
+        if fs.exists(ancestor)? {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    fs.create_dir_all(dir)?;
+    missing.iter().rev().try_for_each(|ancestor| fs.sync_dir(&parent_dir(ancestor)))
+}
+
 /// Makes an empty database. A crash on the way leaves nothing that the next attempt minds.
 fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     let fs = env.fs();
@@ -91,6 +108,9 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
             _ => {}
         }
     }
+    // Before `CURRENT` is there: an opening that finds it does not ask again whether the directory
+    // itself would survive.
+    fs.sync_dir(&parent_dir(dir))?;
     let mut db_id: DbId = [0; 16];
     db_id[..8].copy_from_slice(&env.random_u64().to_le_bytes());
     db_id[8..].copy_from_slice(&env.random_u64().to_le_bytes());
@@ -107,7 +127,7 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
         ..ManifestRecord::default()
     };
     start_manifest(fs.as_ref(), dir, db_id, FileNumber(1), &snapshot)?;
-    fs.sync_dir(&dialsm_io::fs::parent_dir(dir))
+    Ok(())
 }
 
 fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
@@ -193,12 +213,15 @@ fn apply_edit(
     if let Some(name) = &edit.comparator
         && name != options.comparator.name()
     {
-        let text = format!("keys are ordered by comparator {name}, the options say {}", options.comparator.name());
+        let text =
+            format!("keys are ordered by comparator {name}, the options say {}", options.comparator.name());
         return Err(Error::invalid(text));
     }
     for (level, number) in edit.removed {
         if tables.remove(&(level, number)).is_none() {
-            return Err(Error::corruption(format!("an edit removes table {number}, which L{level} does not hold")));
+            return Err(Error::corruption(format!(
+                "an edit removes table {number}, which L{level} does not hold"
+            )));
         }
     }
     for (level, desc) in edit.added {
@@ -221,12 +244,15 @@ fn build(
     let graveyard = Arc::new(Graveyard::default());
     let version = Arc::new(found.version);
     let active = Buffer::new(&options.comparator);
-    let tree = Tree::new(env.as_ref(), TreeId::default(), options.comparator.clone(), version, active, found.floor);
+    let tree =
+        Tree::new(env.as_ref(), TreeId::default(), options.comparator.clone(), version, active, found.floor);
     let log = Log::new(
         env.as_ref(),
         dir.to_path_buf(),
         found.db_id,
+        found.next_file,
         options.log_segment_bytes,
+        options.log_total_bytes_max,
         options.log_recycle_max,
     );
     Ok(Arc::new(Engine {
@@ -274,7 +300,7 @@ fn strategy_of(options: &Options) -> Strategy {
 fn remove_orphans(engine: &Engine) -> Result<()> {
     let fs = engine.env.fs();
     let view = engine.tree.view();
-    let live: std::collections::HashSet<FileNumber> =
+    let live: std::collections::BTreeSet<FileNumber> =
         view.version.all_tables().map(|(_, table)| table.number()).collect();
     let segments = engine.log.numbers();
     let manifest = engine.versions.manifest_number();

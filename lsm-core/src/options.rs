@@ -25,7 +25,7 @@ mod tests;
 mod value;
 
 pub use table::Options;
-pub use value::{Compression, LogLevel, RecoveryMode};
+pub use value::{Compression, RecoveryMode};
 
 /// The type of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,6 +286,22 @@ pub struct ReadOptions {
     pub verify_checksums: bool,
     /// Bytes that an iterator reads ahead at most; 0 lets it find out by itself.
     pub readahead_bytes: u64,
+}
+
+impl ReadOptions {
+    /// The same, with bounds that leave the keys which begin with `prefix`. For keyspaces in
+    /// bytewise order.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: &[u8]) -> ReadOptions {
+        self.lower_bound = Some(prefix.to_vec());
+        // The next key that does not begin with it: the last byte that can grow does.
+        self.upper_bound = prefix.iter().rposition(|byte| *byte != 0xff).map(|last| {
+            let mut next = prefix[..=last].to_vec();
+            next[last] += 1;
+            next
+        });
+        self
+    }
 }
 
 impl Default for ReadOptions {

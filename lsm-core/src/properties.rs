@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::engine::Engine;
-use crate::version::LEVELS;
 use crate::metrics::StallCause;
+use crate::version::LEVELS;
 use crate::write::stall::{Admission, StallReport};
 
 /// The properties that [`get`] knows.
@@ -114,7 +114,12 @@ pub(crate) fn stats_text(engine: &Arc<Engine>) -> String {
     let causes = StallCause::ALL.iter().map(|cause| (cause.as_str(), report.by_cause[*cause as usize]));
     for (name, times) in std::iter::once(("all", report.all)).chain(causes) {
         let seconds = times.total_ns as f64 / 1e9;
-        let _ = writeln!(out, "{name:<12} {:>5} {seconds:>12.3} {:>11.1}", times.count, times.longest_ns as f64 / 1e6);
+        let _ = writeln!(
+            out,
+            "{name:<12} {:>5} {seconds:>12.3} {:>11.1}",
+            times.count,
+            times.longest_ns as f64 / 1e6
+        );
     }
     let _ = writeln!(out);
     out.push_str(&engine.metrics.snapshot().to_text());

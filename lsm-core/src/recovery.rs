@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 
 use dialsm_io::fs::Access;
 
+use crate::batch::OpIter;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::types::{FileNumber, SeqNo};
 use crate::wal::log::OldSegment;
 use crate::wal::replay::{Record, replay as replay_log};
-use crate::batch::OpIter;
 use crate::{Error, Result, flush};
 
 /// Replays all segments that the manifest needs into the engine's tree.
@@ -36,14 +36,17 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
     segments.sort();
     let mut last_in: Vec<(FileNumber, SeqNo)> = Vec::new();
     let mode = engine.options.recovery_mode;
-    let end = replay_log(fs.as_ref(), &engine.dir, &segments, &engine.db_id, mode, from, &mut |record: Record<'_>| {
-        let last = record.first_seqno + u64::from(record.count) - 1;
-        match last_in.last_mut() {
-            Some((segment, seqno)) if *segment == record.segment => *seqno = last,
-            _ => last_in.push((record.segment, last)),
-        }
-        apply(engine, &record, last)
-    })?;
+    let end =
+        replay_log(fs.as_ref(), &engine.dir, &segments, &engine.db_id, mode, from, &mut |record: Record<
+            '_,
+        >| {
+            let last = record.first_seqno + u64::from(record.count) - 1;
+            match last_in.last_mut() {
+                Some((segment, seqno)) if *segment == record.segment => *seqno = last,
+                _ => last_in.push((record.segment, last)),
+            }
+            apply(engine, &record, last)
+        })?;
     if let Some(torn) = &end.torn
         && engine.manifest_torn
         && torn.position.offset == 0
@@ -75,20 +78,18 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
     let tree = &engine.tree;
     let floor = tree.lock().durable_floor;
     let buffer = tree.view().active.clone();
-    let mut seqno = record.first_seqno;
-    for op in OpIter::new(record.payload) {
+    for (seqno, op) in (record.first_seqno..).zip(OpIter::new(record.payload)) {
         let op = op?;
         if seqno >= floor {
             buffer.table.insert(op.key, seqno, op.kind, op.value);
         }
-        seqno += 1;
     }
     engine.commit.visible().fetch_max(last, Ordering::AcqRel);
     if buffer.table.bytes_used() as u64 >= engine.options.write_buffer_bytes {
         let mut state = tree.lock();
         tree.switch(&mut state, last);
         drop(state);
-        flush::run_live(engine, tree, &buffer)?;
+        flush::run_unsettled(engine, tree, &buffer)?;
     }
     Ok(())
 }

@@ -121,10 +121,7 @@ impl Tree {
 
     /// The published view together with a sequence number that it serves (rule 10).
     #[inline]
-    pub(crate) fn view_at_visible(
-        &self,
-        visible: &AtomicU64,
-    ) -> (arc_swap::Guard<Arc<TreeView>>, SeqNo) {
+    pub(crate) fn view_at_visible(&self, visible: &AtomicU64) -> (arc_swap::Guard<Arc<TreeView>>, SeqNo) {
         loop {
             let view = self.view.load();
             let seqno = visible.load(Ordering::Acquire);
@@ -163,10 +160,17 @@ impl Tree {
     /// Switches a full memtable, or shuts the door if no further one may be opened. Leader only.
     #[inline]
     pub(crate) fn switch_if_full(&self, engine: &Engine, last_seqno: SeqNo) {
-        let full = self.view.load().active.table.bytes_used() as u64 >= engine.options.write_buffer_bytes;
-        if full {
+        let view = self.view.load();
+        let full = view.active.table.bytes_used() as u64 >= engine.options.write_buffer_bytes;
+        if full || (engine.log.is_over_bound() && self.pins_log(engine, &view)) {
+            drop(view);
             self.switch_full(engine, last_seqno);
         }
+    }
+
+    /// Whether the active memtable is what keeps the log long, and no flush on its way.
+    fn pins_log(&self, engine: &Engine, view: &TreeView) -> bool {
+        view.sealed.is_empty() && !view.active.table.is_empty() && !engine.versions.has_unsettled()
     }
 
     #[cold]

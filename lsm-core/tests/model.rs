@@ -1,6 +1,8 @@
 //! Random operations beside an ordered map: get, both scan directions, bounds, snapshots, batches,
 //! flush, compaction, reopening.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -10,6 +10,9 @@
 //!
 //! Keys and values appear in output that was asked for, never in error texts.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 pub mod cli;
 pub mod commands;
 pub mod engine;

@@ -1,5 +1,8 @@
 //! The program `dialsm`: hands its arguments and streams to the library and exits with its code.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 use std::ffi::OsString;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::process::ExitCode;

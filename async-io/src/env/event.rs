@@ -12,7 +12,8 @@
 //! one order for all. If N2 comes before W2 then so does N1, and W3 sees the new epoch. Otherwise
 //! N2 sees the waiter, and N3 cannot pass between W3 and W4, because the waiter holds the mutex
 //! from before W3 until W4 has queued it: N4 finds it queued. Weaker orders would let each side
-//! miss the other's write. Attacked by `env_event.rs` in the tests.
+//! miss the other's write. Attacked by `ping_pong_loses_no_wake_up` and
+//! `many_waiters_on_one_event` in `tests/env_os.rs`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "fjall")]
 mod fjall;
+mod lsm_core;
 mod null;
 mod rocksdb;
 #[allow(unsafe_code)] // Calls through the C interface.
@@ -14,6 +15,7 @@ use anyhow::{Result, bail};
 use std::path::Path;
 
 const BUILT: &[&str] = &[
+    "lsm-core",
     "null",
     "rocksdb",
     #[cfg(feature = "fjall")]
@@ -44,10 +46,151 @@ pub(crate) fn probe(name: &str, options: &EngineOptions) -> Result<()> {
 /// The engine's own, or options that it does not have.
 pub(crate) fn open(name: &str, dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
     match name {
+        "lsm-core" => lsm_core::open(dir, options),
         "null" => Ok(Box::new(null::NullEngine)),
         "rocksdb" => rocksdb::open(dir, options),
         #[cfg(feature = "fjall")]
         "fjall" => fjall::open(dir, options),
         other => bail!("engine '{other}' is not in this build"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{BatchEntry, WriteOpts};
+    use crate::generate::{KeyBuf, Rng};
+    use crate::tempdir::TempDir;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    /// The engines that keep data and can be opened on this machine.
+    fn real_engines() -> Vec<&'static str> {
+        let usable = |name: &&&str| match probe(name, &EngineOptions::default()) {
+            Ok(()) => true,
+            Err(error) => {
+                println!("skipped: {error}");
+                false
+            }
+        };
+        BUILT.iter().filter(|name| **name != "null").filter(usable).copied().collect()
+    }
+
+    fn small() -> EngineOptions {
+        EngineOptions { write_buffer_size: 1 << 20, bloom_bits: 10.0, ..EngineOptions::default() }
+    }
+
+    fn get(engine: &dyn KvEngine, key: &[u8]) -> Option<Vec<u8>> {
+        let mut value = None;
+        let found = engine.get(key, &mut |bytes| value = Some(bytes.to_vec())).unwrap();
+        assert_eq!(found, value.is_some());
+        value
+    }
+
+    fn check_scans(engine: &dyn KvEngine, model: &Model) {
+        let mut cursor = engine.cursor().unwrap();
+        cursor.seek_to_first().unwrap();
+        for (key, value) in model {
+            assert!(cursor.valid() && cursor.key() == key && cursor.value() == value);
+            cursor.next().unwrap();
+        }
+        assert!(!cursor.valid());
+        cursor.seek_to_last().unwrap();
+        for (key, value) in model.iter().rev() {
+            assert!(cursor.valid() && cursor.key() == key && cursor.value() == value);
+            cursor.prev().unwrap();
+        }
+        assert!(!cursor.valid());
+    }
+
+    fn check_seeks(engine: &dyn KvEngine, model: &Model, rng: &mut Rng) -> u32 {
+        let (mut cursor, mut key, mut turns) = (engine.cursor().unwrap(), KeyBuf::new(12), 0);
+        for _ in 0..50 {
+            let target = key.set(rng.below(600));
+            cursor.seek(target).unwrap();
+            let mut range = model.range(target.to_vec()..);
+            let first = range.next();
+            assert_eq!(cursor.valid().then(|| cursor.key().to_vec()).as_ref(), first.map(|(key, _)| key));
+            if let (Some((first, _)), Some((second, _))) = (first, range.next()) {
+                cursor.next().unwrap();
+                assert_eq!(cursor.key(), second);
+                cursor.prev().unwrap();
+                assert_eq!(cursor.key(), first);
+                turns += 1;
+            }
+        }
+        turns
+    }
+
+    #[test]
+    fn adapters_agree_with_a_map() {
+        for name in real_engines() {
+            let dir = TempDir::new().unwrap();
+            let mut engine = open(name, &dir.path().join("db"), &small()).unwrap();
+            let (mut model, mut rng, mut key) = (Model::new(), Rng::new(7, 7), KeyBuf::new(12));
+            let (mut puts, mut deletes, mut batches, mut turns) = (0, 0, 0, 0);
+            for step in 0..3_000u32 {
+                let bytes = key.set(rng.below(500)).to_vec();
+                let value = vec![step as u8; rng.below(2_000) as usize];
+                let opts = WriteOpts { sync: step % 500 == 0, disable_wal: false };
+                match rng.below(10) {
+                    0..5 => {
+                        engine.put(&bytes, &value, opts).unwrap();
+                        model.insert(bytes, value);
+                        puts += 1;
+                    }
+                    5..8 => {
+                        engine.delete(&bytes, opts).unwrap();
+                        model.remove(&bytes);
+                        deletes += 1;
+                    }
+                    _ => {
+                        let other = key.set(rng.below(500)).to_vec();
+                        let entries = [
+                            BatchEntry { key: &bytes, value: None },
+                            BatchEntry { key: &other, value: Some(&value) },
+                        ];
+                        engine.write_batch(&entries, opts).unwrap();
+                        model.remove(&bytes);
+                        model.insert(other, value);
+                        batches += 1;
+                    }
+                }
+                if step % 1_000 == 999 {
+                    engine.flush().unwrap();
+                    engine.settle(Duration::from_secs(20)).unwrap();
+                    check_scans(engine.as_ref(), &model);
+                    turns += check_seeks(engine.as_ref(), &model, &mut rng);
+                    engine.close().unwrap();
+                    engine = open(name, &dir.path().join("db"), &small()).unwrap();
+                }
+            }
+            for number in 0..500 {
+                let bytes = key.set(number);
+                assert_eq!(get(engine.as_ref(), bytes).as_ref(), model.get(bytes), "{name} {number}");
+            }
+            let keys: Vec<Vec<u8>> = (0..500).map(|number| KeyBuf::new(12).set(number).to_vec()).collect();
+            let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let mut bytes = 0;
+            let found = engine.multi_get(&slices, &mut |value| bytes += value.len()).unwrap();
+            assert_eq!((found, bytes), (model.len() as u64, model.values().map(Vec::len).sum()));
+            engine.close().unwrap();
+            assert!(puts > 1_000 && deletes > 500 && batches > 300 && turns > 80, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_engine_says_why_it_cannot_be_opened() {
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, b"x").unwrap();
+        for name in real_engines() {
+            assert!(open(name, &file, &small()).is_err(), "{name} opened a file as a database");
+        }
+        let missing = EngineOptions { rocksdb_lib: Some("/nowhere/librocksdb.so".into()), ..small() };
+        assert!(probe("rocksdb", &missing).unwrap_err().to_string().contains("/nowhere/librocksdb.so"));
+        assert!(open("leveldb", dir.path(), &small()).is_err());
     }
 }

@@ -74,6 +74,7 @@ fn settings(options: &EngineOptions, api: &Api) -> Result<Settings> {
         max_bytes_for_level_base: options.max_bytes_for_level_base,
         open_files: options.open_files.try_into()?,
         pipelined_write: options.enable_pipelined_write,
+        dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
         block_size: usize::try_from(options.block_size)?,
         cache_bytes: usize::try_from(options.cache_size)?,
         hyper_clock,

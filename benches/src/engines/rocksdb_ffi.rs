@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::path::Path;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
 type Handle = *mut c_void;
@@ -76,6 +76,7 @@ api! {
     options_get_max_open_files(Handle) -> c_int;
     options_set_enable_pipelined_write(Handle, c_uchar);
     options_get_enable_pipelined_write(Handle) -> c_uchar;
+    options_set_level_compaction_dynamic_level_bytes(Handle, c_uchar);
     options_get_level_compaction_dynamic_level_bytes(Handle) -> c_uchar;
     options_set_block_based_table_factory(Handle, Handle);
     block_based_options_create() -> Handle;
@@ -171,6 +172,7 @@ pub(super) struct Settings {
     pub(super) max_bytes_for_level_base: u64,
     pub(super) open_files: c_int,
     pub(super) pipelined_write: bool,
+    pub(super) dynamic_level_bytes: Option<bool>,
     pub(super) block_size: usize,
     pub(super) cache_bytes: usize,
     pub(super) hyper_clock: bool,
@@ -219,6 +221,9 @@ impl Options {
             (api.options_set_max_bytes_for_level_base)(raw, settings.max_bytes_for_level_base);
             (api.options_set_max_open_files)(raw, settings.open_files);
             (api.options_set_enable_pipelined_write)(raw, settings.pipelined_write.into());
+            if let Some(dynamic) = settings.dynamic_level_bytes {
+                (api.options_set_level_compaction_dynamic_level_bytes)(raw, dynamic.into());
+            }
         }
     }
 
@@ -596,7 +601,7 @@ impl Drop for Iter<'_> {
 /// # Safety
 /// `len` bytes at `start` stay readable and unchanged for `'a`, or `len` is 0.
 unsafe fn bytes_at<'a>(start: Chars, len: usize) -> &'a [u8] {
-    if len == 0 || start == null() {
+    if len == 0 || start.is_null() {
         return &[];
     }
     // SAFETY: the caller's promise.

@@ -2,7 +2,7 @@
 
 use super::svg::{Anchor, Svg, colour};
 use crate::record::WINDOW_NS;
-use crate::result::{Report, Run};
+use crate::result::{Report, Run, TimelinePoint};
 use crate::stats::{median, workloads};
 
 const WIDTH: f64 = 960.0;
@@ -56,40 +56,37 @@ fn linear_grid(svg: &mut Svg, top: f64, height: f64, end: f64) {
     }
 }
 
+/// The operations a second of each window, at its middle in ms. The last window is as long as the run
+/// left it, and one too short to say anything is left out.
+fn rates(run: &Run) -> Vec<(f64, f64)> {
+    const WINDOW_MS: f64 = WINDOW_NS as f64 / 1e6;
+    let in_window = |point: &TimelinePoint| {
+        let start = point.t_ms as f64;
+        let length = (run.seconds * 1000.0 - start).min(WINDOW_MS);
+        (length >= WINDOW_MS / 5.0 || run.timeline.len() == 1)
+            .then(|| (start + length / 2.0, point.ops as f64 * 1000.0 / length.max(0.001)))
+    };
+    run.timeline.iter().filter_map(in_window).collect()
+}
+
 /// Operations a second over time; an engine a panel, all on the same scales.
 pub(super) fn throughput(workload: &str, runs: &[&Run]) -> String {
     let height = TOP + runs.len() as f64 * (PANEL + 40.0) + BOTTOM;
     let mut svg = Svg::new(WIDTH, height);
     svg.text(LEFT, 26.0, 16.0, Anchor::Start, &format!("{workload}: operations a second over time"));
-    let rate = |ops: u64| ops as f64 * 1e9 / WINDOW_NS as f64;
-    let seconds = runs.iter().map(|run| run.seconds).fold(0.1, f64::max);
-    let all = runs.iter().flat_map(|run| run.timeline.iter().map(|point| rate(point.ops)));
-    let end = round_up(all.fold(0.0, f64::max));
+    let seconds = runs.iter().map(|run| run.seconds).fold(0.001, f64::max);
+    let end = round_up(runs.iter().flat_map(|run| rates(run)).map(|(_, rate)| rate).fold(0.0, f64::max));
+    let x_of = |t_ms: f64| LEFT + plot_width() * t_ms / 1000.0 / seconds;
     for (index, run) in runs.iter().enumerate() {
         let top = TOP + 20.0 + index as f64 * (PANEL + 40.0);
         linear_grid(&mut svg, top, PANEL, end);
-        let x_of = |t_ms: f64| LEFT + plot_width() * t_ms / 1000.0 / seconds;
-        for point in run.timeline.iter().filter(|point| point.stalled_ms > 0.0) {
-            let x = x_of(point.t_ms as f64);
-            let width = (x_of(point.t_ms as f64 + 100.0).min(WIDTH - RIGHT) - x).max(1.0);
-            let title = format!(
-                "{:.1} s: no write completed for {:.0} ms",
-                point.t_ms as f64 / 1e3,
-                point.stalled_ms
-            );
-            // A window that stood still altogether is shaded most.
-            let opacity = 0.12 + 0.38 * point.stalled_ms / 100.0;
-            svg.rect(x, top, (width, PANEL), SHADE, (opacity * 100.0).round() / 100.0, &title);
+        shade_gaps(&mut svg, run, top, x_of);
+        let y_of = |rate: f64| top + PANEL * (1.0 - rate / end);
+        let points: Vec<(f64, f64)> = rates(run).into_iter().map(|(t, rate)| (x_of(t), y_of(rate))).collect();
+        svg.polyline(&thinned(&points), colour(index), "none");
+        if let [(x, y)] = points[..] {
+            svg.rect(x - 3.0, y - 3.0, (6.0, 6.0), colour(index), 1.0, &run.engine);
         }
-        // The last window is not a whole one.
-        let last = run.timeline.len().saturating_sub(1).max(1);
-        let points: Vec<(f64, f64)> = run
-            .timeline
-            .iter()
-            .take(last)
-            .map(|point| (x_of(point.t_ms as f64 + 50.0), top + PANEL * (1.0 - rate(point.ops) / end)))
-            .collect();
-        svg.polyline(&thinned(&points), colour(index));
         let gaps = run
             .stall
             .gap_seconds
@@ -98,12 +95,30 @@ pub(super) fn throughput(workload: &str, runs: &[&Run]) -> String {
         let label = format!("{}: {} ops/s{gaps}", run.engine, short(run.ops_per_sec));
         svg.text(LEFT, top - 6.0, 12.0, Anchor::Start, &label);
     }
-    for step in 0..=8 {
-        let share = f64::from(step) / 8.0;
-        let text = format!("{} s", trim(seconds * share));
-        svg.text(LEFT + plot_width() * share, height - BOTTOM + 4.0, 11.0, Anchor::Middle, &text);
+    let step = round_up(seconds / 10.0);
+    for at in 0..=(seconds / step) as usize {
+        let time = at as f64 * step;
+        svg.text(
+            x_of(time * 1000.0),
+            height - BOTTOM + 4.0,
+            11.0,
+            Anchor::Middle,
+            &format!("{} s", trim(time)),
+        );
     }
     svg.finish()
+}
+
+/// Shades the windows in which writes stood still, most where they did so altogether.
+fn shade_gaps(svg: &mut Svg, run: &Run, top: f64, x_of: impl Fn(f64) -> f64) {
+    for point in run.timeline.iter().filter(|point| point.stalled_ms > 0.0) {
+        let start = point.t_ms as f64;
+        let x = x_of(start);
+        let width = (x_of(start + 100.0).min(WIDTH - RIGHT) - x).max(1.0);
+        let title = format!("{:.1} s: no write completed for {:.0} ms", start / 1e3, point.stalled_ms);
+        let opacity = 0.12 + 0.38 * point.stalled_ms / 100.0;
+        svg.rect(x, top, (width, PANEL), SHADE, (opacity * 100.0).round() / 100.0, &title);
+    }
 }
 
 /// At most [`POINTS_MAX`] points, each the mean of its neighbours.
@@ -121,20 +136,17 @@ pub(super) fn latency(workload: &str, runs: &[&Run]) -> String {
     const HEIGHT: f64 = 480.0;
     let mut svg = Svg::new(WIDTH, HEIGHT);
     svg.text(LEFT, 26.0, 16.0, Anchor::Start, &format!("{workload}: latency by share of operations"));
-    let curves: Vec<(usize, &Run, &String, Vec<(f64, f64)>)> = runs
-        .iter()
-        .enumerate()
-        .flat_map(|(index, run)| {
-            run.latency_curve.iter().map(move |(kind, curve)| {
-                // The maximum is drawn where the share of one operation lies.
-                let count = run.latency_us.get(kind).map_or(1, |latency| latency.count.max(1)) as f64;
-                let nines = |share: f64| -(1.0 - share).max(1.0 / count).log10();
-                let points =
-                    curve.iter().map(|point| (nines(point.share), point.us.max(0.01).log10())).collect();
-                (index, *run, kind, points)
-            })
-        })
-        .collect();
+    let mut curves = Vec::new();
+    for (index, run) in runs.iter().enumerate() {
+        for (kind, curve) in &run.latency_curve {
+            // The maximum is drawn where the share of one operation lies.
+            let count = run.latency_us.get(kind).map_or(1, |latency| latency.count.max(1)) as f64;
+            let nines = |share: f64| -(1.0 - share).max(1.0 / count).log10();
+            let points: Vec<(f64, f64)> =
+                curve.iter().map(|point| (nines(point.share), point.us.max(0.01).log10())).collect();
+            curves.push((index, format!("{} {kind}", run.engine), dashes(kind), points));
+        }
+    }
     let points = || curves.iter().flat_map(|(_, _, _, points)| points.iter());
     let nines_end = points().map(|point| point.0).fold(1.0, f64::max).ceil();
     let (low, high) = points().fold((f64::MAX, f64::MIN), |(low, high), p| (low.min(p.1), high.max(p.1)));
@@ -150,19 +162,27 @@ pub(super) fn latency(workload: &str, runs: &[&Run]) -> String {
     for nines in 0..=nines_end as usize {
         let x = x_of(nines as f64);
         svg.line((x, TOP), (x, TOP + plot_height), GRID);
-        svg.text(x, TOP + plot_height + 16.0, 11.0, Anchor::Middle, &percent(nines));
+        let anchor = if nines == nines_end as usize { Anchor::End } else { Anchor::Middle };
+        svg.text(x, TOP + plot_height + 16.0, 11.0, anchor, &percent(nines));
     }
-    for (row, (index, run, kind, points)) in curves.iter().enumerate() {
+    for (row, (index, label, dashes, points)) in curves.iter().enumerate() {
         let drawn: Vec<(f64, f64)> = points.iter().map(|&(nines, log)| (x_of(nines), y_of(log))).collect();
-        svg.polyline(&drawn, colour(*index));
-        if let Some(&(x, y)) = drawn.last() {
-            svg.text(x - 4.0, y - 5.0, 11.0, Anchor::End, &format!("{} {kind}", run.engine));
-        }
+        svg.polyline(&drawn, colour(*index), dashes);
         let y = TOP + 18.0 + 16.0 * row as f64;
-        svg.line((LEFT + 12.0, y - 4.0), (LEFT + 36.0, y - 4.0), colour(*index));
-        svg.text(LEFT + 42.0, y, 12.0, Anchor::Start, &format!("{} {kind}", run.engine));
+        svg.polyline(&[(LEFT + 12.0, y - 4.0), (LEFT + 44.0, y - 4.0)], colour(*index), dashes);
+        svg.text(LEFT + 50.0, y, 12.0, Anchor::Start, label);
     }
     svg.finish()
+}
+
+/// Kinds of one engine are told apart by their dashes.
+fn dashes(kind: &str) -> &'static str {
+    match kind {
+        "write" => "6 3",
+        "seek" => "2 3",
+        "scan" => "8 3 2 3",
+        _ => "none",
+    }
 }
 
 fn microseconds(us: f64) -> String {
@@ -232,7 +252,7 @@ pub(super) fn comparison(report: &Report, engines: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Latency, LatencyPoint, TimelinePoint};
+    use crate::result::{Latency, LatencyPoint};
 
     /// Checks that tags are closed in order and attributes quoted, and counts the elements.
     fn elements(svg: &str) -> usize {
@@ -243,7 +263,7 @@ mod tests {
             assert!(!text.contains('>'), "a stray > in {text:?}");
             let end = start + rest[start..].find('>').expect("a tag that ends");
             let tag = &rest[start + 1..end];
-            assert!(!tag.contains('<') && tag.matches('"').count() % 2 == 0, "{tag}");
+            assert!(!tag.contains('<') && tag.matches('"').count().is_multiple_of(2), "{tag}");
             if let Some(name) = tag.strip_prefix('/') {
                 assert_eq!(open.pop().as_deref(), Some(name), "closed out of order");
             } else {

@@ -55,12 +55,14 @@ impl Svg {
         );
     }
 
-    pub(super) fn polyline(&mut self, points: &[(f64, f64)], colour: &str) {
+    /// A line through points; `dashes` is SVG's pattern, `none` for an unbroken one.
+    pub(super) fn polyline(&mut self, points: &[(f64, f64)], colour: &str, dashes: &str) {
         let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let points = points.join(" ");
         let _ = writeln!(
             self.body,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>"
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" \
+             stroke-dasharray=\"{dashes}\"/>"
         );
     }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! C2 cut the plan's key range into parts; this worker and free ones merge them
-//! C3 merge the inputs   C4 drop what nobody sees   C5 write the outputs, durable
-//! F4 live version: outputs in, inputs out          F5 settle; C6 inputs unlinked when unused
+//! C3 merge the inputs   C4 drop what nobody sees   C5 write the outputs
+//! F3 live version: outputs in, inputs out          F4 sync  F5 settle; C6 inputs unlinked when unused
 //! ```
 //! The inputs are marked busy from the pick to the install, so that no other plan touches them.
 //! A part that fails fails the job: its outputs are unlinked, the inputs stay live.
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use dialsm_io::Event;
 use parking_lot::Mutex;
 
-use super::output::Outputs;
+use super::output::{Outputs, Written};
 use super::plan::{Plan, SubRange};
 use super::visibility::CompactionIter;
 use crate::background::cancelled;
 use crate::engine::Engine;
-use crate::filename::FileName;
+use crate::invariants::check_installed;
 use crate::metrics::Counter;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
@@ -28,7 +28,8 @@ use crate::table::IterSpec;
 use crate::tree::{Tree, TreeView};
 use crate::types::SeqNo;
 use crate::version::edit::TreeEdit;
-use crate::version::{Level, Removed, TableFile, TableMeta};
+use crate::version::set::Ticket;
+use crate::version::{Level, TableFile};
 use crate::{Error, Result};
 
 /// Looks for a reason to stop after so many entries.
@@ -52,18 +53,25 @@ pub(crate) fn run(
     } else {
         merge_all(engine, tree, plan, cancel).map(Some)
     };
-    let installed = result.and_then(|outputs| install(engine, tree, plan, outputs));
+    let installed = result.and_then(|outputs| {
+        let ticket = install(engine, tree, plan, outputs.as_ref())?;
+        Ok((outputs.unwrap_or_default(), ticket))
+    });
     {
         let mut state = tree.lock();
         plan.release();
         state.compactions_running -= 1;
         tree.refresh_stall(engine, state);
     }
-    let written = installed?;
+    let (outputs, ticket) = installed?;
+    // The outputs are live: others may already compact them further.
+    engine.schedule();
+    let written_bytes = outputs.tables.iter().map(|meta| meta.file_bytes).sum();
+    engine.versions.sync(engine, outputs, ticket)?;
     if !plan.trivial_move {
-        let level = usize::from(plan.output_level);
         let ns = engine.env.now() - started;
-        engine.metrics.add_compaction(level, plan.input_bytes(), written, ns);
+        let level = usize::from(plan.output_level);
+        engine.metrics.add_compaction(level, plan.input_bytes(), written_bytes, ns);
     }
     engine.versions.settle(engine)
 }
@@ -76,7 +84,7 @@ pub(crate) struct SubJobs {
     ranges: Vec<SubRange>,
     next: AtomicUsize,
     unfinished: AtomicUsize,
-    results: Mutex<Vec<Option<Result<Vec<TableMeta>>>>>,
+    results: Mutex<Vec<Option<Result<Written>>>>,
     done: Arc<dyn Event>,
     cancel: Option<Arc<AtomicBool>>,
 }
@@ -97,7 +105,7 @@ impl SubJobs {
         self.done.notify();
     }
 
-    fn merge(&self, engine: &Arc<Engine>, range: &SubRange) -> Result<Vec<TableMeta>> {
+    fn merge(&self, engine: &Arc<Engine>, range: &SubRange) -> Result<Written> {
         let plan = &self.plan;
         let source = open_inputs(engine, &self.tree, plan)?;
         let mut below = plan.drop_below();
@@ -133,7 +141,7 @@ fn merge_all(
     tree: &Arc<Tree>,
     plan: &Plan,
     cancel: Option<&Arc<AtomicBool>>,
-) -> Result<Vec<TableMeta>> {
+) -> Result<Written> {
     let ranges = plan.sub_ranges(engine.options.subcompactions_max);
     let parts = ranges.len();
     let jobs = Arc::new(SubJobs {
@@ -166,19 +174,17 @@ fn merge_all(
 }
 
 /// All outputs in key order; if a part failed, the files of the others are unlinked.
-fn collect(engine: &Engine, results: Vec<Option<Result<Vec<TableMeta>>>>) -> Result<Vec<TableMeta>> {
-    let mut outputs = Vec::new();
+fn collect(engine: &Engine, results: Vec<Option<Result<Written>>>) -> Result<Written> {
+    let mut outputs = Written::default();
     let mut failure = None;
     for result in results {
         match result.expect("no part is unfinished") {
-            Ok(tables) => outputs.extend(tables),
+            Ok(tables) => outputs.append(tables),
             Err(error) => failure = Some(error),
         }
     }
     let Some(error) = failure else { return Ok(outputs) };
-    for meta in outputs {
-        let _ = engine.env.fs().unlink(&FileName::Table(meta.number).path(&engine.dir));
-    }
+    outputs.discard(engine);
     Err(error)
 }
 
@@ -200,38 +206,31 @@ fn open_inputs(engine: &Arc<Engine>, tree: &Tree, plan: &Plan) -> Result<Merging
     Ok(MergingIter::new(tree.comparator.clone(), children))
 }
 
-/// Makes the result live; `outputs` is `None` for a move. Returns the bytes written.
-fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<Vec<TableMeta>>) -> Result<u64> {
-    let mut edit = TreeEdit { tree: tree.id, ..TreeEdit::default() };
-    let mut removed: Vec<Removed> = Vec::new();
-    let mut leaving: Vec<Arc<TableFile>> = Vec::new();
-    for (level, table) in plan.files() {
-        removed.push((level, table.number()));
-        leaving.push(table.clone());
-    }
-    edit.removed.clone_from(&removed);
-    let added: Vec<(u8, Arc<TableFile>)> = match outputs {
-        // The same table on another level: not obsolete.
-        None => std::mem::take(&mut leaving).into_iter().map(|table| (plan.output_level, table)).collect(),
-        Some(metas) => metas
-            .into_iter()
-            .map(|meta| {
-                let table = TableFile::new(&tree.comparator, meta);
-                (plan.output_level, table)
-            })
-            .collect(),
+/// Makes the result live; `outputs` is `None` for a move.
+fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<&Written>) -> Result<Ticket> {
+    let mut edit = TreeEdit { tree: tree.id, removed: plan.removed(), ..TreeEdit::default() };
+    let mut leaving: Vec<Arc<TableFile>> = plan.files().map(|(_, table)| table.clone()).collect();
+    let tables = match outputs {
+        // The same tables on another level: not obsolete.
+        None => std::mem::take(&mut leaving),
+        Some(written) => {
+            written.tables.iter().map(|meta| TableFile::new(&tree.comparator, meta.clone())).collect()
+        }
     };
+    let added: Vec<(u8, Arc<TableFile>)> =
+        tables.into_iter().map(|table| (plan.output_level, table)).collect();
     edit.added = added.iter().map(|(level, table)| (*level, table.meta().describe())).collect();
-    let bytes = added.iter().map(|(_, table)| table.file_bytes()).sum();
     let mut state = tree.lock();
-    let version = Arc::new(tree.view().version.apply(&removed, &added).map_err(internal)?);
+    let version = Arc::new(tree.view().version.apply(&edit.removed, &added).map_err(internal)?);
     tree.publish(&mut state, |view| TreeView {
         active: view.active.clone(),
         sealed: view.sealed.clone(),
         version: version.clone(),
     });
-    engine.versions.queue(tree, &mut state, edit, version, leaving);
-    Ok(bytes)
+    let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), leaving);
+    drop(state);
+    check_installed(engine, tree, &version)?;
+    Ok(ticket)
 }
 
 /// A plan whose result breaks the level order is a fault of ours, not of the data.

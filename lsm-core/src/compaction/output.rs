@@ -2,12 +2,14 @@
 //!
 //! A table ends when it has reached its size, or when its key range would come to overlap too much
 //! of the level after the next, so that its own compaction stays cheap. It ends only between two
-//! user keys (rule 25). Files are synced as they are finished, their directory once at the end.
+//! user keys (rule 25). [`Written`] is what readers may use already and a power cut may still undo;
+//! its [`sync`](Written::sync) comes after the tables are live, so that nobody waits for the disk.
 
 use std::sync::Arc;
 
 use dialsm_io::File;
 
+use crate::Result;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
@@ -17,7 +19,6 @@ use crate::table::{Compression, TableOptions, TableWriter};
 use crate::tree::Tree;
 use crate::types::FileNumber;
 use crate::version::{TableFile, TableMeta};
-use crate::Result;
 
 /// A table may overlap this many times its own target size in the grandparent level.
 const GRANDPARENT_OVERLAP_MAX: u64 = 10;
@@ -34,8 +35,48 @@ pub(crate) struct Outputs<'a> {
     overlapped_bytes: u64,
     current: Option<(FileNumber, Arc<dyn File>, TableWriter)>,
     last_user_key: Vec<u8>,
-    finished: Vec<TableMeta>,
+    finished: Written,
     target_bytes: u64,
+}
+
+/// Tables whose bytes are all with the kernel, but not yet durable.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// In key order.
+    pub(crate) tables: Vec<TableMeta>,
+    /// The descriptors that wrote them: a failed write-back is reported on no other.
+    files: Vec<Arc<dyn File>>,
+}
+
+impl Written {
+    /// Takes over the tables of `other`, which follow in key order.
+    pub(crate) fn append(&mut self, mut other: Written) {
+        self.tables.append(&mut other.tables);
+        self.files.append(&mut other.files);
+    }
+
+    /// Makes files and names durable.
+    ///
+    /// # Errors
+    /// Those of the file system; the files can't be trusted then, nor synced again.
+    pub(crate) fn sync(self, engine: &Engine) -> Result<()> {
+        for file in &self.files {
+            file.sync_data()?;
+        }
+        if self.files.is_empty() { Ok(()) } else { engine.env.fs().sync_dir(&engine.dir) }
+    }
+
+    /// Gives the tables up: nothing names them.
+    pub(crate) fn discard(self, engine: &Engine) {
+        for meta in self.tables {
+            unlink(engine, meta.number);
+        }
+    }
+}
+
+fn unlink(engine: &Engine, number: FileNumber) {
+    // What stays is an orphan: nothing names it, and the next opening removes it.
+    let _ = engine.env.fs().unlink(&FileName::Table(number).path(&engine.dir));
 }
 
 impl<'a> Outputs<'a> {
@@ -51,7 +92,7 @@ impl<'a> Outputs<'a> {
             overlapped_bytes: 0,
             current: None,
             last_user_key: Vec::new(),
-            finished: Vec::new(),
+            finished: Written::default(),
             target_bytes: if level == 0 { u64::MAX } else { engine.options.table_bytes },
         }
     }
@@ -83,18 +124,9 @@ impl<'a> Outputs<'a> {
         writer.add(key, value)
     }
 
-    /// Bytes written so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        let current = self.current.as_ref().map_or(0, |(.., writer)| writer.estimated_bytes());
-        self.finished.iter().map(|meta| meta.file_bytes).sum::<u64>() + current
-    }
-
-    /// Ends the last table; all of them are durable when this returns.
-    pub(crate) fn finish(mut self) -> Result<Vec<TableMeta>> {
+    /// Ends the last table.
+    pub(crate) fn finish(mut self) -> Result<Written> {
         self.finish_table()?;
-        if !self.finished.is_empty() {
-            self.engine.env.fs().sync_dir(&self.engine.dir)?;
-        }
         Ok(std::mem::take(&mut self.finished))
     }
 
@@ -118,7 +150,7 @@ impl<'a> Outputs<'a> {
         match TableWriter::new(file.clone(), header, self.tree.comparator.clone(), options) {
             Ok(writer) => Ok((number, file, writer)),
             Err(error) => {
-                self.unlink(number);
+                unlink(self.engine, number);
                 Err(error)
             }
         }
@@ -126,21 +158,17 @@ impl<'a> Outputs<'a> {
 
     fn finish_table(&mut self) -> Result<()> {
         let Some((number, file, writer)) = self.current.take() else { return Ok(()) };
-        match writer.finish().and_then(|written| file.sync_data().map(|()| written)) {
+        match writer.finish() {
             Ok(written) => {
-                self.finished.push(TableMeta::of_written(number, self.epoch, written));
+                self.finished.tables.push(TableMeta::of_written(number, self.epoch, written));
+                self.finished.files.push(file);
                 Ok(())
             }
             Err(error) => {
-                self.unlink(number);
+                unlink(self.engine, number);
                 Err(error)
             }
         }
-    }
-
-    fn unlink(&self, number: FileNumber) {
-        // What stays is an orphan: nothing names it, and the next opening removes it.
-        let _ = self.engine.env.fs().unlink(&FileName::Table(number).path(&self.engine.dir));
     }
 }
 
@@ -148,11 +176,9 @@ impl Drop for Outputs<'_> {
     /// Given up before `finish`: its files are nobody's.
     fn drop(&mut self) {
         if let Some((number, ..)) = self.current.take() {
-            self.unlink(number);
+            unlink(self.engine, number);
         }
-        for meta in std::mem::take(&mut self.finished) {
-            self.unlink(meta.number);
-        }
+        std::mem::take(&mut self.finished).discard(self.engine);
     }
 }
 

@@ -9,7 +9,7 @@
 //! upheld here, checked by `defaults_are_valid_and_round_trip`.
 
 use super::value::{Range, Value};
-use super::{Compression, LogLevel, OptionInfo, OptionUnit, RecoveryMode, Row};
+use super::{Compression, OptionInfo, OptionUnit, RecoveryMode, Row};
 use crate::key::Comparator;
 
 const KIB: u64 = 1 << 10;
@@ -81,10 +81,6 @@ options! {
 
     /// Fail with `AlreadyExists` when the directory holds a database already.
     error_if_exists: bool [None] = false, in ANY, Open;
-
-    /// Fail the open on any inconsistency that could be worked around, and verify more while
-    /// running. Off, an unexpected file is reported and left alone.
-    paranoid: bool [None] = false, in ANY, Open;
 
     /// What recovery does with damage in the commit log: `tolerate_corrupted_tail` drops a torn
     /// tail and refuses other damage, `absolute_consistency` refuses any, `point_in_time` stops
@@ -177,28 +173,14 @@ options! {
     /// memory, at least 64M.
     table_cache_bytes: u64 [Bytes] = 64 * MIB, in MIB..=16 * TIB, Live;
 
-    /// Whether reads check the checksum of each block that comes from the disk. A read may ask
-    /// for less; compaction always checks.
-    verify_checksums: bool [None] = true, in ANY, Live;
-
     /// Size at which the commit log starts its next segment, allocated in advance.
     log_segment_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=4 * GIB, Live;
 
     /// Old segments kept to be overwritten: appending to allocated space is cheaper than growing
     /// a file. 0 = none.
-    log_recycle_max: usize [Count] = 4, in 0..=1_024, Live;
+    log_recycle_max: usize [Count] = 2, in 0..=1_024, Live;
 
     /// Bytes of log at which the tree with the oldest memtable is flushed, so that a tree that
     /// is seldom written does not hold the whole log. Not below `log_segment_bytes`.
     log_total_bytes_max: u64 [Bytes] = 512 * MIB, in MIB..=16 * TIB, Live;
-
-    /// The least urgent kind of line that the database's own log file (`LOG`) records: `off`,
-    /// `error`, `warn`, `info` or `debug`. Keys and values are never in it.
-    info_log_level: LogLevel [None] = LogLevel::Info, in ANY, Live;
-
-    /// Size at which `LOG` is closed and a new one begun.
-    info_log_bytes_max: u64 [Bytes] = 16 * MIB, in 64 * KIB..=GIB, Live;
-
-    /// Closed `LOG` files kept.
-    info_log_files_max: usize [Count] = 4, in 0..=1_000, Live;
 }

@@ -207,19 +207,3 @@ choices! {
         SkipAnyCorrupted = "skip_any_corrupted",
     }
 }
-
-choices! {
-    /// The least urgent kind of line that the database's own log file records.
-    LogLevel {
-        /// Nothing.
-        Off = "off",
-        /// What stopped something.
-        Error = "error",
-        /// What may need a human.
-        Warn = "warn",
-        /// Milestones: open, flush, compaction, close.
-        Info = "info",
-        /// Everything.
-        Debug = "debug",
-    }
-}

@@ -76,6 +76,9 @@ fn value_of(kind: u8, value: impl FnOnce() -> Slice) -> Result<Option<Slice>> {
     match Kind::from_u8(kind) {
         Some(Kind::Put) => Ok(Some(value())),
         Some(Kind::Delete | Kind::SingleDelete) => Ok(None),
-        _ => Err(Error::new(ErrorKind::Unsupported, format!("an entry of kind {kind}, which this build cannot read"))),
+        _ => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("an entry of kind {kind}, which this build cannot read"),
+        )),
     }
 }

@@ -1,7 +1,7 @@
 //! Doubles for the tests of the read path: vector-backed children that can fail, a small
 //! generator of numbers, and a walk that checks an [`InternalIter`] beside a sorted vector.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::key::{Comparator, Kind, internal_key};
@@ -151,9 +151,9 @@ pub(crate) fn walk(iter: &mut dyn InternalIter, model: &[Entry], steps: usize, r
 }
 
 /// A level made of these tables, and their entries by file number.
-pub(crate) fn level_of(tables: &[Vec<Entry>]) -> (Arc<Level>, HashMap<u64, Vec<Entry>>) {
+pub(crate) fn level_of(tables: &[Vec<Entry>]) -> (Arc<Level>, BTreeMap<u64, Vec<Entry>>) {
     let c = Comparator::Bytewise;
-    let mut contents = HashMap::new();
+    let mut contents = BTreeMap::new();
     let mut added = Vec::new();
     for (i, table) in tables.iter().enumerate() {
         let number = i as u64 + 1;

@@ -1,8 +1,9 @@
 //! The two heads of each tree: *live*, what readers use, and *durable*, what the manifest says.
 //!
 //! ```text
-//! job ends ─ install: live version published, edit queued ─ settle: edits appended in order,
-//!            manifest synced, durable version moves, inputs become unlinkable, log retires
+//! job ends ─ install: live version published, edit queued ─ sync: the files are durable
+//!          ─ settle: edits appended in order, manifest synced, durable version moves, inputs become
+//!            unlinkable, log retires
 //! ```
 //! Invariants:
 //! - The queue is first in, first out over all trees, so the manifest holds a prefix of the
@@ -14,26 +15,29 @@
 //!   missing at open was lost, not never made.
 //! - An edit stays queued until it is settled, and leaves the queue under its tree's lock: whoever
 //!   finds the queue empty finds everything durable, and the tree's floor never goes back.
-//! - An edit is queued only when the files it adds and their names are durable (I5).
+//! - An edit is appended only when the files it adds and their names are durable (I5): the queue
+//!   stops at the first whose sync has not returned, and for ever at one whose sync failed.
 //! - After a failed append or sync the manifest file is never written again: the next attempt
 //!   starts a fresh one from the settled state and makes it durable before the queue goes on; the
 //!   inputs stay until then (rule 14).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use super::edit::{ManifestRecord, TreeEdit};
 use super::manifest::{self, ManifestWriter};
 use super::{TableFile, Version};
+use crate::Result;
+use crate::compaction::output::Written;
 use crate::engine::Engine;
+use crate::filename::FileName;
 use crate::gate::Gate;
+use crate::invariants::check_settling;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo};
-use crate::Result;
-use crate::filename::FileName;
 
 /// A manifest is rewritten when it has grown past this and past [`GROWTH_MAX`] times its start.
 const ROLL_BYTES: u64 = 4 << 20;
@@ -48,7 +52,11 @@ struct Install {
     floor: SeqNo,
     /// Tables that leave; unlinkable once this is settled and no reader holds them.
     removed: Vec<Arc<TableFile>>,
+    durable: Ticket,
 }
+
+/// Set once the files of an install are durable.
+pub(crate) type Ticket = Arc<AtomicBool>;
 
 struct Manifest {
     number: FileNumber,
@@ -82,11 +90,34 @@ impl VersionSet {
         edit: TreeEdit,
         version: Arc<Version>,
         removed: Vec<Arc<TableFile>>,
-    ) {
+    ) -> Ticket {
         let mut queue = self.queue.lock();
         let before = queue.iter().rev().find(|i| Arc::ptr_eq(&i.tree, tree)).map(|i| i.floor);
         let floor = edit.floor.unwrap_or(before.unwrap_or(state.durable_floor));
-        queue.push_back(Install { tree: tree.clone(), edit, version, floor, removed });
+        let durable = Ticket::default();
+        queue.push_back(Install {
+            tree: tree.clone(),
+            edit,
+            version,
+            floor,
+            removed,
+            durable: durable.clone(),
+        });
+        durable
+    }
+
+    /// Makes the files of an install durable, so that it may settle.
+    ///
+    /// # Errors
+    /// Those of the file system. The database takes no more writes then: a sync that failed is
+    /// never tried again, the durable version stays what it was, and so do its files.
+    pub(crate) fn sync(&self, engine: &Engine, written: Written, ticket: Ticket) -> Result<()> {
+        if let Err(error) = written.sync(engine) {
+            engine.error.latch_lasting("the sync of a table", &error);
+            return Err(error);
+        }
+        ticket.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Makes all queued changes durable, and lets go of what they replaced.
@@ -95,15 +126,18 @@ impl VersionSet {
     /// Those of the file system; the changes stay queued and live.
     pub(crate) fn settle(&self, engine: &Engine) -> Result<()> {
         let _only_one = self.settling.enter();
-        let (edits, floor): (Vec<TreeEdit>, SeqNo) = {
+        let (edits, last) = {
             let queue = self.queue.lock();
-            (queue.iter().map(|install| install.edit.clone()).collect(), queue.back().map_or(0, |i| i.floor))
+            let ready = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).count();
+            let edits: Vec<TreeEdit> = queue.iter().take(ready).map(|install| install.edit.clone()).collect();
+            let last = ready.checked_sub(1).map(|at| (queue[at].version.clone(), queue[at].floor));
+            (edits, last)
         };
         if edits.is_empty() && self.manifest.lock().writer.is_some() {
             return Ok(());
         }
         let count = edits.len();
-        self.log_edits(engine, edits, floor)?;
+        let replay_start = self.log_edits(engine, edits, last)?;
         for _ in 0..count {
             let tree = self.queue.lock().front().expect("only settling takes installs out").tree.clone();
             let mut state = tree.lock();
@@ -115,12 +149,19 @@ impl VersionSet {
                 table.set_obsolete(&engine.graveyard);
             }
             drop(install.removed);
-            engine.log.retire_below(install.floor);
         }
+        engine.log.retire_before(replay_start);
         Ok(())
     }
 
-    fn log_edits(&self, engine: &Engine, edits: Vec<TreeEdit>, floor: SeqNo) -> Result<()> {
+    /// Appends and syncs the edits, which end in the version and floor of `last`; returns the segment
+    /// that replay begins with from now on.
+    fn log_edits(
+        &self,
+        engine: &Engine,
+        edits: Vec<TreeEdit>,
+        last: Option<(Arc<Version>, SeqNo)>,
+    ) -> Result<FileNumber> {
         let mut manifest = self.manifest.lock();
         let grown = manifest.writer.as_ref().is_none_or(|writer| {
             writer.size() > ROLL_BYTES && writer.size() > GROWTH_MAX * manifest.start_bytes
@@ -128,9 +169,8 @@ impl VersionSet {
         if grown {
             self.roll(engine, &mut manifest)?;
         }
-        if edits.is_empty() {
-            return Ok(());
-        }
+        let Some((version, floor)) = last else { return Ok(FileNumber(0)) };
+        check_settling(engine, &version)?;
         let replay_start = engine.log.first_needed(floor);
         engine.log.sync_names()?;
         let last_seqno = Some(engine.commit.visible().load(Ordering::Acquire));
@@ -151,7 +191,7 @@ impl VersionSet {
             // The record is durable all the same; only nothing may be appended behind a torn mark.
             manifest.writer = None;
         }
-        Ok(())
+        Ok(replay_start)
     }
 
     /// Starts a fresh manifest from the durable state of all trees.
@@ -176,9 +216,10 @@ impl VersionSet {
         !self.queue.lock().is_empty()
     }
 
-    /// Whether they wait and nobody is about to make them durable.
+    /// Whether some could be settled and nobody is about to.
     pub(crate) fn is_abandoned(&self) -> bool {
-        !self.settling.is_held() && self.has_unsettled()
+        let is_ready = |install: &Install| install.durable.load(Ordering::Acquire);
+        !self.settling.is_held() && self.queue.lock().front().is_some_and(is_ready)
     }
 }
 

@@ -7,7 +7,8 @@
 //! Invariants:
 //! - A synced write is acknowledged only after every earlier segment is synced, then its own, then
 //!   the directory that names it (rule 17).
-//! - A segment goes only when all it holds is below the floor of the durable version (rule 12).
+//! - A segment goes only when the durable manifest says that replay begins with a later one, which
+//!   it says when all the segment holds is below the floor of the durable version (rule 12).
 //! - Only segments of this opening are recycled (rule 18). A recycled file gets its new header
 //!   before its new name: under the old name nobody looks at it any more.
 //! - After a failed append the segment is closed, and the next one's header says where it validly
@@ -16,6 +17,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dialsm_io::{File, Fs};
 use parking_lot::Mutex;
@@ -23,10 +25,11 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::gate::Gate;
+use crate::metrics::Counter;
 use crate::types::{DbId, FileNumber, SeqNo};
 use crate::wal::format::{LogPosition, PrevEnd};
 use crate::wal::writer::SegmentWriter;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 struct Segment {
     number: FileNumber,
@@ -53,6 +56,9 @@ struct Segments {
     names_made: u64,
     names_synced: u64,
     synced: LogPosition,
+    /// Set by a failed sync: what the log holds unsynced is in doubt from then on, and a sync that
+    /// succeeds afterwards proves nothing.
+    sync_failure: Option<Error>,
 }
 
 /// The shared side of the log: what may be synced and retired while the leader appends.
@@ -60,7 +66,12 @@ pub(crate) struct Log {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     db_id: DbId,
+    /// No segment of this opening has a lower number, and those found that do are in the chain or
+    /// not wanted.
+    first_own: FileNumber,
     segment_bytes: u64,
+    total_bytes_max: u64,
+    over_bound: AtomicBool,
     spare_max: usize,
     syncing: Gate,
     segments: Mutex<Segments>,
@@ -80,14 +91,19 @@ impl Log {
         env: &dyn dialsm_io::Env,
         dir: PathBuf,
         db_id: DbId,
+        first_own: FileNumber,
         segment_bytes: u64,
+        total_bytes_max: u64,
         spare_max: usize,
     ) -> Log {
         Log {
             fs: env.fs().clone(),
             dir,
             db_id,
+            first_own,
             segment_bytes,
+            total_bytes_max,
+            over_bound: AtomicBool::new(false),
             spare_max,
             syncing: Gate::new(env),
             segments: Mutex::new(Segments::default()),
@@ -122,10 +138,22 @@ impl Log {
     /// Makes durable all that was appended before the call.
     ///
     /// # Errors
-    /// Those of the file system. After one the log's unsynced end is not to be trusted; the
-    /// caller stops the database.
+    /// Those of the file system. After one the log's unsynced end is not to be trusted: the caller
+    /// stops the database, and every later call is `Poisoned`.
     pub(crate) fn sync(&self) -> Result<()> {
         let _only_one = self.syncing.enter();
+        if let Some(error) = &self.segments.lock().sync_failure {
+            return Err(error.clone());
+        }
+        let result = self.sync_chain();
+        if let Err(error) = &result {
+            let text = format!("an earlier sync of the log failed: {}", error.message());
+            self.segments.lock().sync_failure = Some(Error::new(ErrorKind::Poisoned, text));
+        }
+        result
+    }
+
+    fn sync_chain(&self) -> Result<()> {
         let (todo, names, dir) = {
             let segments = self.segments.lock();
             let todo: Vec<_> = segments
@@ -172,12 +200,15 @@ impl Log {
         Ok(())
     }
 
-    /// Lets go of the segments that hold nothing at or above `floor`.
-    pub(crate) fn retire_below(&self, floor: SeqNo) {
+    /// Lets go of the segments before the one that replay begins with by the word of the durable
+    /// manifest. What the floor would allow beyond that (a segment may have got a successor since
+    /// the word was written) waits for the next word: until then a power cut would have it replayed,
+    /// so it must be synced with the others.
+    pub(crate) fn retire_before(&self, replay_start: FileNumber) {
         let mut unlink = Vec::new();
         {
             let mut segments = self.segments.lock();
-            while segments.chain.len() > 1 && segments.chain[0].last_seqno < floor {
+            while segments.chain.len() > 1 && segments.chain[0].number < replay_start {
                 let segment = segments.chain.pop_front().expect("the length was just checked");
                 if !segment.ours || self.spare_max == 0 {
                     unlink.push(segment.path);
@@ -188,6 +219,7 @@ impl Log {
                     unlink.extend(segments.spare.pop_front().map(|(_, path)| path));
                 }
             }
+            self.note_size(&segments);
         }
         for path in unlink {
             // A file that stays is found as an orphan by the next opening.
@@ -195,12 +227,14 @@ impl Log {
         }
     }
 
-    /// The oldest segment that recovery would need with the tree's floor at `floor`.
+    /// The oldest segment that recovery would need with the tree's floor at `floor`. While there is
+    /// none, none that an earlier opening left is: not the next file number, which a segment that
+    /// is just being opened may have got already.
     pub(crate) fn first_needed(&self, floor: SeqNo) -> FileNumber {
         let segments = self.segments.lock();
         let last = segments.chain.len().saturating_sub(1);
         let needed = segments.chain.iter().enumerate().find(|(i, s)| *i == last || s.last_seqno >= floor);
-        needed.map_or(FileNumber(0), |(_, s)| s.number)
+        needed.map_or(self.first_own, |(_, s)| s.number)
     }
 
     /// Bytes in all segments, and how many there are, spare ones left out.
@@ -220,9 +254,24 @@ impl Log {
         }
     }
 
+    /// Whether the log has outgrown its bound, so that the memtable that pins it should be flushed.
+    #[inline]
+    pub(crate) fn is_over_bound(&self) -> bool {
+        self.over_bound.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether the segments, the current one left out, have outgrown the bound.
+    fn note_size(&self, segments: &Segments) {
+        let closed = segments.chain.len().saturating_sub(1);
+        let bytes: u64 = segments.chain.iter().take(closed).map(|s| s.end).sum();
+        self.over_bound.store(bytes > self.total_bytes_max, Ordering::Relaxed);
+    }
+
     /// Unlinks what was kept for recycling.
     pub(crate) fn drop_spares(&self) {
-        for (_, path) in std::mem::take(&mut self.segments.lock().spare) {
+        // Not in the head of the loop, where the lock would be held over the calls.
+        let spare = std::mem::take(&mut self.segments.lock().spare);
+        for (_, path) in spare {
             let _ = self.fs.unlink(&path);
         }
     }
@@ -238,7 +287,8 @@ impl LogWriter {
     /// Appends one record for a whole group: `count` operations from `first_seqno` on.
     ///
     /// # Errors
-    /// Those of the file system. The group is not in the log then, and never will be.
+    /// Those of the file system. The group does not count then; once another segment follows, which
+    /// says where this one ends, it never will.
     pub(crate) fn append(
         &mut self,
         engine: &Engine,
@@ -257,8 +307,10 @@ impl LogWriter {
             Ok(end) => {
                 let mut segments = log.segments.lock();
                 let current = segments.chain.back_mut().expect("the writer's segment is in the chain");
+                let bytes = end.offset - current.end;
                 current.end = end.offset;
                 current.last_seqno = first_seqno + u64::from(count) - 1;
+                engine.metrics.add(Counter::LogBytes, bytes);
                 Ok(())
             }
             Err(error) => {
@@ -329,5 +381,6 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
         last_seqno: 0,
         ours: true,
     });
+    log.note_size(&segments);
     Ok(writer)
 }

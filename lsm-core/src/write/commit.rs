@@ -24,6 +24,7 @@ use std::sync::{Arc, OnceLock};
 
 use dialsm_io::Event;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::batch::WriteBatch;
 use crate::engine::Engine;
@@ -54,9 +55,12 @@ pub(crate) struct Pending {
     sleeper: OnceLock<Arc<dyn Event>>,
 }
 
+/// The writes of a group; few, where few threads write.
+type Members = SmallVec<[Arc<Pending>; 4]>;
+
 /// Writes that share a log record.
 struct Group {
-    members: Mutex<Vec<Arc<Pending>>>,
+    members: Mutex<Members>,
     last_seqno: SeqNo,
     buffer: Arc<Buffer>,
     /// Members whose entries are not all in the memtable yet.
@@ -261,7 +265,7 @@ impl Commit {
 
     /// Marks the group as inserted and publishes it with all finished ones before it.
     fn finish_group(&self, engine: &Engine, group: &Arc<Group>) {
-        let mut done = Vec::new();
+        let mut done: SmallVec<[Arc<Group>; 4]> = SmallVec::new();
         {
             let mut publishing = self.publishing.lock();
             for (other, inserted) in publishing.iter_mut() {
@@ -298,8 +302,8 @@ impl Queue {
 
     /// Takes the front and all behind it that may share its record: the same logging, at most
     /// `bytes_max` in sum (the front alone may be larger).
-    fn take_group(&mut self, bytes_max: u64) -> Vec<Arc<Pending>> {
-        let mut members = Vec::with_capacity(self.waiting.len());
+    fn take_group(&mut self, bytes_max: u64) -> Members {
+        let mut members = Members::new();
         let mut bytes = 0;
         while let Some(next) = self.waiting.front() {
             bytes += next.batch.byte_size() as u64;
@@ -319,8 +323,8 @@ impl Queue {
 fn log_group(
     engine: &Engine,
     leader: &mut Leader,
-    members: Vec<Arc<Pending>>,
-) -> std::result::Result<Arc<Group>, (Vec<Arc<Pending>>, Error)> {
+    members: Members,
+) -> std::result::Result<Arc<Group>, (Members, Error)> {
     match try_log_group(engine, leader, &members) {
         Ok((last_seqno, buffer)) => {
             let remaining = AtomicUsize::new(members.len());
@@ -355,7 +359,7 @@ fn try_log_group(
         bytes += member.batch.byte_size() as u64;
     }
     if members[0].logged {
-        let parts: Vec<&[u8]> = members.iter().map(|member| member.batch.as_bytes()).collect();
+        let parts: SmallVec<[&[u8]; 4]> = members.iter().map(|member| member.batch.as_bytes()).collect();
         let count = (next - first_seqno) as u32;
         leader.log.append(engine, first_seqno, count, &parts)?;
         if sync {
@@ -372,11 +376,10 @@ fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) 
         return;
     }
     let group = member.group.get().expect("a member is offered for insertion after it got its group").clone();
-    let mut seqno = member.first_seqno.load(Ordering::Relaxed);
-    for op in member.batch.iter() {
+    let first_seqno = member.first_seqno.load(Ordering::Relaxed);
+    for (seqno, op) in (first_seqno..).zip(member.batch.iter()) {
         let op = op.expect("a batch holds only whole operations");
         group.buffer.table.insert(op.key, seqno, op.kind, op.value);
-        seqno += 1;
     }
     if group.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
         commit.finish_group(engine, &group);

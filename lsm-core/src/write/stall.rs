@@ -6,7 +6,7 @@
 //!
 //! Pressure runs from 0 (the slowdown mark) to 1 (the stop mark). A delayed writer gets a slot on
 //! a line paced at a rate computed from the present pressure alone, and waits at most
-//! [`DELAY_MAX`] for it.
+//! `DELAY_MAX` for it.
 //!
 //! What is counted: a stall lasts from the moment a write may not proceed until it may, delays
 //! included, in wall time. Writers that wait at the same time for the same cause share one
@@ -60,7 +60,12 @@ pub(crate) fn admission(inputs: &StallInputs, options: &Options) -> Admission {
     if !options.automatic_compaction {
         return Admission::Open;
     }
-    let span = |value: f64, from: f64, to: f64| if value < from { -1.0 } else { (value - from) / (to - from).max(1.0) };
+    let span = |value: f64, from: f64, to: f64| match value {
+        // First, because the two marks may be one.
+        v if v >= to => 1.0,
+        v if v >= from => (v - from) / (to - from),
+        _ => -1.0,
+    };
     let l0 = span(
         inputs.l0_runs as f64,
         options.level0_slowdown_trigger as f64,
@@ -215,53 +220,66 @@ impl StallGate {
             let seen = self.changed.epoch();
             engine.error.check()?;
             engine.check_open()?;
+            let now = engine.env.now();
             let admission = self.admission();
-            let (cause, until) = match admission {
+            let (cause, slot) = match admission {
                 Admission::Open => return Ok(()),
                 Admission::Delayed(cause, pressure) => {
-                    let slot = self.take_slot(engine, bytes, pressure);
-                    if slot <= engine.env.now() {
+                    let latest = if no_slowdown { now } else { deadline.unwrap_or(Nanos::MAX) };
+                    let slot = self.take_slot(engine, now, latest, bytes, pressure);
+                    if slot.is_some_and(|slot| slot <= now) {
                         return Ok(());
                     }
                     (cause, slot)
                 }
-                Admission::Stopped(cause) => (cause, engine.env.now() + RECHECK),
+                Admission::Stopped(cause) => (cause, None),
             };
             if no_slowdown {
                 let text = format!("the write would wait (cause: {})", cause.as_str());
                 return Err(Error::new(ErrorKind::WouldStall, text));
             }
-            if deadline.is_some_and(|deadline| deadline <= engine.env.now()) {
-                return Err(Error::new(ErrorKind::TimedOut, "the write's deadline passed while it was stalled"));
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Err(Error::new(
+                    ErrorKind::TimedOut,
+                    "the write's deadline passed while it was stalled",
+                ));
             }
             if interval.as_ref().is_none_or(|i| i.cause != cause) {
                 interval = None;
                 interval.get_or_insert_with(|| Interval::begin(&self.times, engine, cause));
             }
             engine.schedule();
-            let until = deadline.map_or(until, |deadline| until.min(deadline));
-            if matches!(admission, Admission::Delayed(..)) {
-                // A delay is served in full unless the deadline comes first; a change of state
-                // in between is for the next write.
-                engine.env.sleep(until.saturating_sub(engine.env.now()));
+            if let Some(slot) = slot {
+                // A delay is served in full; a change of state in between is for the next write.
+                engine.env.sleep(slot.saturating_sub(engine.env.now()));
                 return Ok(());
             }
-            self.changed.wait(seen, Some(until));
+            let until = now + RECHECK;
+            self.changed.wait(seen, Some(deadline.map_or(until, |deadline| until.min(deadline))));
         }
     }
 
-    /// The time at which a write of `bytes` may go, on the shared line paced by `pressure`.
-    fn take_slot(&self, engine: &Engine, bytes: u64, pressure: f64) -> Nanos {
+    /// The time at which a write of `bytes` may go, on the shared line paced by `pressure`; `None`,
+    /// with the line left as it is for others, if that is after `latest`.
+    fn take_slot(
+        &self,
+        engine: &Engine,
+        now: Nanos,
+        latest: Nanos,
+        bytes: u64,
+        pressure: f64,
+    ) -> Option<Nanos> {
         let slowest = engine.options.delayed_write_bytes_per_s.max(1) as f64;
         let pace = slowest * PACE_SPAN.powf(1.0 - pressure);
         let cost = (bytes as f64 / pace * 1e9) as Nanos;
-        let now = engine.env.now();
-        let mut slot = now;
-        let _ = self.next_slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-            slot = next.clamp(now, now + DELAY_MAX);
-            Some(slot + cost)
-        });
-        slot
+        let slot_after = |next: Nanos| next.clamp(now, now + DELAY_MAX);
+        self.next_slot
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+                let slot = slot_after(next);
+                (slot <= latest).then_some(slot + cost)
+            })
+            .ok()
+            .map(slot_after)
     }
 }
 
@@ -313,6 +331,13 @@ mod tests {
         assert_eq!(admission(&inputs(20, hard), &options), Admission::Stopped(StallCause::Pending));
         let blocked = StallInputs { memtable_blocked: true, ..inputs(0, 0) };
         assert_eq!(admission(&blocked, &options), Admission::Stopped(StallCause::Memtable));
+    }
+
+    #[test]
+    fn writes_stop_at_the_stop_mark_where_the_slowdown_mark_is_the_same() {
+        let options = Options { level0_slowdown_trigger: 8, level0_stop_trigger: 8, ..Options::default() };
+        assert_eq!(admission(&inputs(7, 0), &options), Admission::Open);
+        assert_eq!(admission(&inputs(8, 0), &options), Admission::Stopped(StallCause::Level0));
     }
 
     #[test]

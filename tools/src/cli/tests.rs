@@ -69,10 +69,11 @@ fn prefix_and_settings_become_values() {
     {
         assert_eq!(prefix_end(prefix).as_deref(), end);
     }
-    let line = ["verify", "d", "--options", "o.txt", "--set", "paranoid=true", "--set=block_bytes = 8K"];
+    let line =
+        ["verify", "d", "--options", "o.txt", "--set", "error_if_exists=true", "--set=block_bytes = 8K"];
     let Command::Verify { db } = command(&line) else { panic!("another command") };
     assert_eq!(db.options_file.as_deref(), Some("o.txt".as_ref()));
-    let settings = [("paranoid", "true"), ("block_bytes", "8K")];
+    let settings = [("error_if_exists", "true"), ("block_bytes", "8K")];
     assert_eq!(db.settings, settings.map(|(name, value)| (name.to_string(), value.to_string())));
 }
 
@@ -98,7 +99,7 @@ fn wrong_calls_are_named_and_show_no_data() {
         (&["scan", "d", "--to", "secre", "--encoding", "base64"], "--to as base64: not base64"),
         (&["get", "d", "k", "--encoding", "rot13"], "--encoding: want raw"),
         (&["load", "d", "--batch", "0"], "--batch: want 1"),
-        (&["verify", "d", "--set", "paranoid"], "--set: want NAME=VALUE"),
+        (&["verify", "d", "--set", "error_if_exists"], "--set: want NAME=VALUE"),
     ] {
         let text = refused(line);
         assert!(text.contains(part), "{line:?}: {part:?} in {text:?}");

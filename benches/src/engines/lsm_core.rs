@@ -1,0 +1,173 @@
+//! The engine of this project: one tree.
+
+use crate::config::{Compression, EngineOptions};
+use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, StallCause, WriteOpts};
+use anyhow::{Result, bail};
+use dialsm_core::{Db, DbIterator, Options, ReadOptions, WriteBatch, WriteOptions, options};
+use dialsm_io::OsEnv;
+use std::path::Path;
+
+struct LsmCore {
+    db: Db,
+    read: ReadOptions,
+    text: String,
+}
+
+/// Opens a database.
+pub(super) fn open(dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
+    // Not `for_machine`: an application that sets nothing does not call it either.
+    let options = if options.own_defaults { Options::default() } else { settings(options)? };
+    let text = options.to_text().lines().collect::<Vec<_>>().join(" ");
+    let db = Db::open(OsEnv::new(), dir, options)?;
+    Ok(Box::new(LsmCore { db, read: ReadOptions::default(), text }))
+}
+
+fn settings(options: &EngineOptions) -> Result<Options> {
+    let compression = match options.compression_type {
+        Compression::None => options::Compression::None,
+        Compression::Lz4 => options::Compression::Lz4,
+        Compression::Zstd => options::Compression::Zstd,
+        Compression::Snappy => bail!("lsm-core has no snappy"),
+    };
+    if options.min_write_buffer_number_to_merge > 1 {
+        bail!("lsm-core flushes memtables one by one");
+    }
+    Ok(Options {
+        write_buffer_bytes: options.write_buffer_size,
+        write_buffers_max: options.max_write_buffer_number as usize,
+        level0_compaction_trigger: options.level0_file_num_compaction_trigger as usize,
+        level0_slowdown_trigger: options.level0_slowdown_writes_trigger as usize,
+        level0_stop_trigger: options.level0_stop_writes_trigger as usize,
+        background_jobs_max: options.max_background_jobs as usize,
+        subcompactions_max: options.subcompactions as usize,
+        block_cache_bytes: options.cache_size,
+        filter_bits_per_key: options.bloom_bits.max(0.0),
+        compression,
+        compression_bottom: compression,
+        block_bytes: options.block_size,
+        table_bytes: options.target_file_size_base,
+        level_base_bytes: options.max_bytes_for_level_base,
+        ..Options::default()
+    })
+}
+
+fn write_options(opts: WriteOpts) -> WriteOptions {
+    WriteOptions { sync: opts.sync, disable_log: opts.disable_wal, ..WriteOptions::default() }
+}
+
+impl LsmCore {
+    fn number(&self, name: &str) -> u64 {
+        self.db.property(name).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl KvEngine for LsmCore {
+    fn put(&self, key: &[u8], value: &[u8], opts: WriteOpts) -> Result<()> {
+        Ok(self.db.put(&write_options(opts), key, value)?)
+    }
+
+    fn delete(&self, key: &[u8], opts: WriteOpts) -> Result<()> {
+        Ok(self.db.delete(&write_options(opts), key)?)
+    }
+
+    fn write_batch(&self, entries: &[BatchEntry<'_>], opts: WriteOpts) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for entry in entries {
+            match entry.value {
+                Some(value) => batch.put(entry.key, value)?,
+                None => batch.delete(entry.key)?,
+            }
+        }
+        Ok(self.db.write(&write_options(opts), batch)?)
+    }
+
+    fn get(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.db.get(&self.read, key)?;
+        if let Some(value) = &value {
+            sink(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], sink: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        let values = self.db.multi_get(&self.read, keys)?;
+        let mut found = 0;
+        for value in values.iter().flatten() {
+            sink(value);
+            found += 1;
+        }
+        Ok(found)
+    }
+
+    fn cursor(&self) -> Result<Box<dyn KvCursor + '_>> {
+        Ok(Box::new(Cursor(self.db.iter(&self.read)?)))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.db.flush()?)
+    }
+
+    fn pending(&self) -> Result<Pending> {
+        Ok(Pending { busy: !self.db.is_idle(), bytes: self.number("dialsm.pending-compaction-bytes") })
+    }
+
+    fn stats(&self) -> Result<EngineStats> {
+        let report = self.db.stalls();
+        let by_cause = dialsm_core::StallCause::ALL.iter().map(|cause| {
+            let times = report.by_cause[*cause as usize];
+            let cause_stats =
+                StallCause { count: Some(times.count), seconds: Some(times.total_ns as f64 / 1e9) };
+            (cause.as_str().to_owned(), cause_stats)
+        });
+        Ok(EngineStats {
+            stall_count: Some(report.all.count),
+            stall_seconds: Some(report.all.total_ns as f64 / 1e9),
+            by_cause: by_cause.collect(),
+            redirected: Some(0),
+        })
+    }
+
+    fn options_text(&self) -> String {
+        self.text.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+}
+
+struct Cursor(DbIterator);
+
+impl KvCursor for Cursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        Ok(self.0.seek(key)?)
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        Ok(self.0.seek_to_first()?)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        Ok(self.0.seek_to_last()?)
+    }
+
+    fn next(&mut self) -> Result<()> {
+        Ok(self.0.next()?)
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        Ok(self.0.prev()?)
+    }
+
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+}

@@ -1,0 +1,112 @@
+//! Checks too costly for users, in builds with the feature `invariants`; without it they are empty.
+//!
+//! Each looks at what a job is about to rely on, after the job has made it and before the manifest
+//! says so. A finding is a fault of ours, not of the data: `Internal`, which stops writes.
+
+pub(crate) use checks::{check_installed, check_settling};
+
+#[cfg(not(feature = "invariants"))]
+mod checks {
+    use crate::Result;
+    use crate::engine::Engine;
+    use crate::tree::Tree;
+    use crate::version::Version;
+
+    #[inline]
+    pub(crate) fn check_installed(_: &Engine, _: &Tree, _: &Version) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn check_settling(_: &Engine, _: &Version) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(feature = "invariants")]
+mod checks {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use crate::engine::Engine;
+    use crate::filename::FileName;
+    use crate::key;
+    use crate::read::internal::InternalIter;
+    use crate::table::IterSpec;
+    use crate::tree::Tree;
+    use crate::types::SeqNo;
+    use crate::version::{LEVELS, TableFile, Version};
+    use crate::{Error, ErrorKind, Result};
+
+    /// A version with more bytes than this is not read through: jobs would never end.
+    const READ_THROUGH_BYTES_MAX: u64 = 512 << 10;
+
+    /// What a flush or a compaction has just made live.
+    ///
+    /// # Errors
+    /// `Internal` for a broken invariant; those of reading the tables.
+    pub(crate) fn check_installed(engine: &Engine, tree: &Tree, version: &Version) -> Result<()> {
+        version.check_invariants().map_err(|error| broken(error.message()))?;
+        let bytes: u64 = version.all_tables().map(|(_, table)| table.file_bytes()).sum();
+        if bytes <= READ_THROUGH_BYTES_MAX && tree.comparator.equal_is_identical() {
+            check_recency(engine, version)?;
+        }
+        Ok(())
+    }
+
+    /// I3: no older source holds a key above what a younger one holds of it.
+    fn check_recency(engine: &Engine, version: &Version) -> Result<()> {
+        // Of each key, the lowest sequence that the younger sources hold.
+        let mut lowest: BTreeMap<Vec<u8>, SeqNo> = BTreeMap::new();
+        let runs = version.l0().iter().map(|table| vec![table.clone()]);
+        let levels = (1..LEVELS).map(|level| version.level(level).to_vec());
+        for run in runs.chain(levels) {
+            let mut here: BTreeMap<Vec<u8>, SeqNo> = BTreeMap::new();
+            for table in &run {
+                each_key(engine, table, &mut |user_key, seqno| {
+                    if lowest.get(user_key).is_some_and(|younger| seqno >= *younger) {
+                        return Err(broken("an older source holds a newer version of a key"));
+                    }
+                    here.entry(user_key.to_vec()).and_modify(|low| *low = (*low).min(seqno)).or_insert(seqno);
+                    Ok(())
+                })?;
+            }
+            for (user_key, seqno) in here {
+                lowest.entry(user_key).and_modify(|low| *low = (*low).min(seqno)).or_insert(seqno);
+            }
+        }
+        Ok(())
+    }
+
+    fn each_key(
+        engine: &Engine,
+        table: &Arc<TableFile>,
+        visit: &mut dyn FnMut(&[u8], SeqNo) -> Result<()>,
+    ) -> Result<()> {
+        let mut iter = engine.open_table(table)?.iter(IterSpec::whole_table());
+        iter.seek_to_first()?;
+        while iter.valid() {
+            visit(key::user_key(iter.key()), key::seqno_of(iter.key()))?;
+            iter.next()?;
+        }
+        Ok(())
+    }
+
+    /// I5 in the small: what the manifest is about to name is there, and is what was written.
+    ///
+    /// # Errors
+    /// `Internal` for a broken invariant; those of the file system.
+    pub(crate) fn check_settling(engine: &Engine, version: &Version) -> Result<()> {
+        for (_, table) in version.all_tables() {
+            let path = FileName::Table(table.number()).path(&engine.dir);
+            if !engine.env.fs().exists(&path)? {
+                return Err(broken("the manifest is about to name a table that is not there").at_path(&path));
+            }
+        }
+        Ok(())
+    }
+
+    fn broken(what: &str) -> Error {
+        Error::new(ErrorKind::Internal, format!("an invariant is broken: {what}"))
+    }
+}

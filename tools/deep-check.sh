@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# What is too slow for every change: Miri, a big-endian machine under Miri, and the long tests that
+# are ignored by default. Needs a nightly toolchain with miri and rust-src for the first two.
+#
+#   tools/deep-check.sh [miri] [big-endian] [long]      all of them without an argument
+#
+# Prints what it ran; a part that cannot run here is named at the end, and is no success.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=(miri big-endian long)
+report=()
+bad=0
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+run() { # name, command that runs tests
+    local name=$1 status=0 begun=$SECONDS
+    shift
+    echo "== $name: $*"
+    "$@" 2>&1 | tee "$scratch/out" || status=$?
+    # A filter that matches nothing, because somebody renamed a module, is no success.
+    grep -q '^test result: ok\. [1-9]' "$scratch/out" || status=1
+    if [ "$status" -eq 0 ]; then
+        report+=("ok      $name ($((SECONDS - begun)) s)")
+    else
+        report+=("FAILED  $name ($((SECONDS - begun)) s)")
+        bad=1
+    fi
+}
+
+has_miri() { cargo +nightly miri --version > /dev/null 2>&1; }
+
+# The parts of the engine that hold unsafe code, share memory without locks, or read bytes that
+# somebody else may have written; and all that is quick enough beside them. Tests which start
+# processes or use real files are outside Miri's reach.
+miri() {
+    if ! has_miri; then report+=("MISSING miri: no nightly toolchain with it"); bad=1; return; fi
+    local area seed
+    for area in coding:: key:: batch:: checksum:: format:: filename:: slice:: snapshot:: table::block \
+        table::filter table::index table::properties wal::format version::edit::tests::unknown \
+        version::edit::tests::nonsense memtable::; do
+        run "miri $area" cargo +nightly miri test -p dialsm-core --lib -- "$area"
+    done
+    # Other interleavings of the lock-free parts.
+    for seed in 1 2 3; do
+        run "miri memtable, seed $seed" env MIRIFLAGS="-Zmiri-seed=$seed" \
+            cargo +nightly miri test -p dialsm-core --lib -- memtable::tests::concurrent memtable::arena
+    done
+}
+
+# Everything that reaches a file is little-endian; only another machine can tell.
+big_endian() {
+    if ! has_miri; then report+=("MISSING big-endian: no nightly toolchain with miri"); bad=1; return; fi
+    local area
+    for area in coding:: key:: batch:: checksum:: format:: table::block table::filter table::index \
+        table::properties table::tests::the_format_does_not_move wal::format version::edit::tests::unknown \
+        memtable::tests::a_repeat; do
+        run "s390x $area" cargo +nightly miri test --target s390x-unknown-linux-gnu -p dialsm-core --lib -- "$area"
+    done
+}
+
+long() {
+    run "ignored tests" cargo test --release --locked --workspace -- --ignored
+    run "ignored tests, invariants on" \
+        cargo test --release --locked -p dialsm-core --features invariants -- --ignored
+}
+
+for part in "${parts[@]}"; do
+    case $part in
+        miri) miri ;;
+        big-endian) big_endian ;;
+        long) long ;;
+        *) echo "deep-check: no part '$part' (there are miri, big-endian, long)" >&2; exit 2 ;;
+    esac
+done
+
+echo
+printf '%s\n' "${report[@]}"
+exit "$bad"
