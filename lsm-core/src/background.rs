@@ -183,6 +183,11 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
         state.running_flushes += 1;
         return Some(Job::Flush(tree.clone(), buffer));
     }
+    let none_runs = state.running_flushes == 0 && state.running_compactions == 0;
+    if none_runs && engine.versions.is_abandoned() {
+        // A job of the user's thread ended without settling what it had installed.
+        return Some(Job::Settle);
+    }
     if let Some(offer) = state.offers.iter().find(|offer| offer.has_open()) {
         return Some(Job::Help(offer.clone()));
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dialsm_io::Env;
-use dialsm_io::fs::LockMode;
+use dialsm_io::fs::{Access, LockMode};
 
 use crate::batch::WriteBatch;
 use crate::engine::Engine;
 use crate::filename::FileName;
+use crate::format::{FileHeader, FileKind, HEADER_BYTES};
 use crate::iterator::DbIterator;
 use crate::key::Kind;
 use crate::metrics::{Counter, MetricsSnapshot};
@@ -17,6 +18,7 @@ use crate::options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, Wr
 use crate::read::get::{self, ReadContext};
 use crate::snapshot::Snapshot;
 use crate::verify::VerifyReport;
+use crate::version::manifest::read_current;
 use crate::write::stall::StallReport;
 use crate::{Error, ErrorKind, Result, Slice, background, manual, open, properties, verify};
 
@@ -36,13 +38,38 @@ pub(crate) struct Handle {
     pub(crate) iterators: AtomicUsize,
 }
 
+/// An iterator's share in the open database.
+pub(crate) struct Reading(pub(crate) Arc<Handle>);
+
+impl Reading {
+    /// Counted first and then checked, so that a close either sees it or is seen.
+    pub(crate) fn begin(handle: &Arc<Handle>) -> Result<Reading> {
+        handle.iterators.fetch_add(1, Ordering::SeqCst);
+        let reading = Reading(handle.clone());
+        handle.engine.check_open()?;
+        Ok(reading)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let engine = &self.0.engine;
+        let last = self.0.iterators.fetch_sub(1, Ordering::SeqCst) == 1;
+        // Not while the close is still under way: workers may write until it is over.
+        if last && engine.stopped.load(Ordering::SeqCst) && engine.env.check_fork().is_ok() {
+            engine.lock.lock().take();
+        }
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.engine.env.check_fork().is_err() {
             // A child of fork() has the memory but not the threads, and must not touch a file.
             return;
         }
-        open::stop(&self.engine);
+        // False if it was closed by hand: then everything is done.
+        let _ = open::stop(&self.engine);
         self.engine.lock.lock().take();
     }
 }
@@ -189,11 +216,11 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for a snapshot of another database, `Closed`, or those of opening tables.
     pub fn iter(&self, options: &ReadOptions) -> Result<DbIterator> {
-        self.engine().check_open()?;
+        let reading = Reading::begin(&self.handle)?;
         if let Some(snapshot) = &options.snapshot {
             self.check_snapshot(snapshot)?;
         }
-        DbIterator::new(self.handle.clone(), options)
+        DbIterator::new(reading, options)
     }
 
     /// A handle on what is visible now; see [`Snapshot`].
@@ -232,7 +259,7 @@ impl Db {
     /// Those of the file system; the database takes no more writes then.
     pub fn sync(&self) -> Result<()> {
         let engine = self.engine();
-        engine.check_open()?;
+        let _inside = engine.enter()?;
         manual::sync_log(engine)
     }
 
@@ -326,10 +353,12 @@ impl Db {
         let engine = self.engine();
         engine.check_open()?;
         let saved = manual::save_unlogged(engine);
-        open::stop(engine);
+        if !open::stop(engine) {
+            return Err(Error::new(ErrorKind::Closed, "another thread has closed the database"));
+        }
         let saved = saved.and(manual::sync_log(engine));
         engine.log.drop_spares();
-        if self.handle.iterators.load(Ordering::Acquire) == 0 {
+        if self.handle.iterators.load(Ordering::SeqCst) == 0 {
             engine.lock.lock().take();
         }
         saved
@@ -338,13 +367,16 @@ impl Db {
     /// Removes a database and all its files; the directory too, if nothing else is in it.
     ///
     /// # Errors
-    /// `Busy` if it is open; those of the file system. A directory without a database is no error.
+    /// `Busy` if it is open; `Foreign`, with nothing removed, if the files are those of another
+    /// engine that uses the same names; those of the file system. A directory without a database is no error.
     pub fn destroy(env: &dyn Env, path: &Path) -> Result<()> {
+        env.check_fork()?;
         let fs = env.fs();
         if !fs.exists(path)? {
             return Ok(());
         }
         let lock = fs.lock(&FileName::Lock.path(path), LockMode::Exclusive)?;
+        refuse_foreign(fs.as_ref(), path)?;
         let mut names = fs.list(path)?;
         // CURRENT first: a crash in between leaves orphans, never half a database that opens.
         names.sort_by_key(|name| name != crate::filename::CURRENT);
@@ -360,6 +392,19 @@ impl Db {
             Err(error) if fs.list(path).is_ok_and(|left| left.is_empty()) => Err(error),
             _ => Ok(()),
         }
+    }
+}
+
+/// Fails if the manifest that CURRENT names is no manifest of ours: other engines name their files
+/// alike. One of ours that is damaged is no reason to keep it.
+fn refuse_foreign(fs: &dyn dialsm_io::Fs, dir: &Path) -> Result<()> {
+    let Ok((_, path)) = read_current(fs, dir) else { return Ok(()) };
+    let Ok(file) = fs.open(&path, Access::Read) else { return Ok(()) };
+    let mut bytes = [0; HEADER_BYTES];
+    let got = file.read_at(&mut bytes, 0)?;
+    match FileHeader::decode(&bytes[..got], FileKind::Manifest) {
+        Err(error) if error.kind() == ErrorKind::Foreign => Err(error.at_path(&path)),
+        _ => Ok(()),
     }
 }
 

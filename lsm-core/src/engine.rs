@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use dialsm_io::Env;
 use dialsm_io::env::Nanos;
@@ -51,8 +51,14 @@ pub(crate) struct Engine {
     /// Numbers of compactions, for claiming their inputs.
     pub(crate) next_job: AtomicU64,
     pub(crate) closing: AtomicBool,
+    /// Closed, and nobody writes files any more.
+    pub(crate) stopped: AtomicBool,
+    /// Calls from the user's threads that may write files ([`Inside`]); closing waits for them.
+    pub(crate) inside: AtomicUsize,
     /// The first log segment that the manifest found at open needed.
     pub(crate) replay_start: FileNumber,
+    /// The manifest found at open ended in what looks like an unfinished record.
+    pub(crate) manifest_torn: bool,
     /// Taken out when the database is closed and nobody reads any more.
     pub(crate) lock: parking_lot::Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -75,6 +81,21 @@ impl Engine {
             return Err(Error::new(ErrorKind::Closed, "the database is closed"));
         }
         Ok(())
+    }
+
+    /// Admits a call that may write files from the caller's thread. Writes need no such pass: closing
+    /// goes between their groups.
+    ///
+    /// # Errors
+    /// As [`Engine::check_open`].
+    pub(crate) fn enter(&self) -> Result<Inside<'_>> {
+        self.env.check_fork()?;
+        self.inside.fetch_add(1, Ordering::AcqRel);
+        let inside = Inside(self);
+        // Pairs with the fence in `open::stop`: either it waits for us, or we see it closing.
+        fence(Ordering::SeqCst);
+        self.check_open()?;
+        Ok(inside)
     }
 
     /// Fails once the clock has passed `deadline`.
@@ -140,5 +161,17 @@ impl Engine {
     /// Bytes that compaction owes.
     pub(crate) fn pending_compaction_bytes(&self, version: &Version) -> u64 {
         pending_compaction_bytes(version, &self.strategy)
+    }
+}
+
+/// A call that closing waits for.
+pub(crate) struct Inside<'a>(&'a Engine);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::AcqRel);
+        if self.0.closing.load(Ordering::Acquire) {
+            self.0.scheduler.ended.notify();
+        }
     }
 }

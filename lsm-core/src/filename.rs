@@ -4,7 +4,7 @@
 //! NNNNNN.sst        table             CURRENT   names the manifest in force
 //! NNNNNN.log        log segment       LOCK      advisory lock, empty
 //! MANIFEST-NNNNNN   manifest          LOG       text log for humans
-//! OPTIONS-NNNNNN    options           *.tmp     being written; goes at the next open
+//! OPTIONS-NNNNNN    options           X.tmp     X being written; goes at the next open
 //! ```
 //! `NNNNNN` is the file number in decimal, padded with zeros to six digits. Invariant: a name has
 //! one meaning and a meaning has one name (`000001` is a number, `0000001` is not), so that a file
@@ -43,8 +43,10 @@ pub enum FileName {
 impl FileName {
     /// What the last component of a path says; `None` for names that are not ours.
     pub fn parse(name: &str) -> Option<FileName> {
-        if name.len() > ".tmp".len() && name.ends_with(".tmp") {
-            return Some(FileName::Temp(name.to_owned()));
+        if let Some(finished) = name.strip_suffix(".tmp") {
+            // Somebody else's temporary file is not ours to remove.
+            let is_ours = FileName::parse(finished).is_some_and(|file| !matches!(file, FileName::Temp(_)));
+            return is_ours.then(|| FileName::Temp(name.to_owned()));
         }
         match name {
             CURRENT => return Some(FileName::Current),
@@ -131,6 +133,8 @@ mod tests {
             "",
             ".",
             ".tmp",
+            "notes.tmp",
+            "CURRENT.tmp.tmp",
             ".sst",
             "1.sst",
             "0000001.sst",

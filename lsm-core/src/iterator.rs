@@ -1,11 +1,10 @@
 //! The cursor a user gets: a view held for its whole life, merged and resolved.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use dialsm_io::env::Nanos;
 
-use crate::db::Handle;
+use crate::db::Reading;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
 use crate::read::db_iter::DbIter;
@@ -24,7 +23,7 @@ use crate::{Result, Slice};
 /// the cursor is not valid, and not valid without an error means that the end was reached.
 pub struct DbIterator {
     inner: DbIter<MergingIter<Box<dyn InternalIter>>>,
-    handle: Arc<Handle>,
+    reading: Reading,
     /// Keeps memtables and tables; what the children point into they also own.
     _view: Arc<TreeView>,
     deadline: Option<Nanos>,
@@ -36,8 +35,8 @@ pub struct DbIterator {
 const STEPS_BETWEEN_LOOKS: u64 = 64;
 
 impl DbIterator {
-    pub(crate) fn new(handle: Arc<Handle>, options: &ReadOptions) -> Result<DbIterator> {
-        let engine = &handle.engine;
+    pub(crate) fn new(reading: Reading, options: &ReadOptions) -> Result<DbIterator> {
+        let engine = &reading.0.engine;
         let tree = &engine.tree;
         let (view, visible) = {
             let (guard, visible) = tree.view_at_visible(engine.commit.visible());
@@ -71,10 +70,9 @@ impl DbIterator {
         }
         let merged = MergingIter::new(tree.comparator.clone(), children);
         let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper);
-        handle.iterators.fetch_add(1, Ordering::AcqRel);
         Ok(DbIterator {
             inner,
-            handle: handle.clone(),
+            reading,
             _view: view,
             deadline: options.deadline,
             seeks: 0,
@@ -84,14 +82,14 @@ impl DbIterator {
 
     fn count_seek(&mut self) -> Result<()> {
         self.seeks += 1;
-        self.handle.engine.check_deadline(self.deadline)
+        self.reading.0.engine.check_deadline(self.deadline)
     }
 
     #[inline]
     fn count_step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.deadline.is_some() && self.steps.is_multiple_of(STEPS_BETWEEN_LOOKS) {
-            return self.handle.engine.check_deadline(self.deadline);
+            return self.reading.0.engine.check_deadline(self.deadline);
         }
         Ok(())
     }
@@ -180,7 +178,7 @@ impl DbIterator {
 
 impl Drop for DbIterator {
     fn drop(&mut self) {
-        let engine = &self.handle.engine;
+        let engine = &self.reading.0.engine;
         let stats = self.inner.stats();
         let skips = stats.skipped_newer + stats.skipped_older + stats.skipped_tombstones;
         engine.metrics.add_all(&[
@@ -188,9 +186,5 @@ impl Drop for DbIterator {
             (Counter::IteratorSteps, self.steps),
             (Counter::IteratorSkips, skips),
         ]);
-        let last = self.handle.iterators.fetch_sub(1, Ordering::AcqRel) == 1;
-        if last && engine.closing.load(Ordering::Acquire) && engine.env.check_fork().is_ok() {
-            engine.lock.lock().take();
-        }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 /// Seals the active memtable and, where the options say so, waits until all sealed ones are durable
 /// in tables.
 pub(crate) fn flush(engine: &Arc<Engine>, options: &FlushOptions) -> Result<()> {
-    engine.check_open()?;
+    let _inside = engine.enter()?;
     if !options.allow_stall {
         wait_for_room(engine)?;
     }
@@ -75,6 +75,7 @@ pub(crate) fn compact_range(
     from: Option<&[u8]>,
     to: Option<&[u8]>,
 ) -> Result<()> {
+    let _inside = engine.enter()?;
     flush(engine, &FlushOptions::default())?;
     engine.scheduler.pause_compactions();
     let result = compact_levels(engine, options, from, to);

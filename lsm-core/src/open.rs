@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use dialsm_io::fs::{Access, LockMode, parent_dir};
 use dialsm_io::{Env, Fs};
@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::metrics::Metrics;
 use crate::obsolete::Graveyard;
-use crate::options::Options;
+use crate::options::{Options, RecoveryMode};
 use crate::snapshot::SnapshotList;
 use crate::tree::{Buffer, Tree};
 use crate::types::{DbId, FileNumber, SeqNo, TreeId};
@@ -36,6 +36,7 @@ use crate::{Error, ErrorKind, Result, recovery};
 /// # Errors
 /// Every way in which options, directory, lock or files can be wrong, each with its kind.
 pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Arc<Engine>> {
+    env.check_fork()?;
     options.validate()?;
     let fs = env.fs().clone();
     if options.create_if_missing {
@@ -59,7 +60,11 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
     engine.versions.settle(&engine)?;
     remove_orphans(&engine)?;
     engine.tree.refresh_stall(&engine, engine.tree.lock());
-    Scheduler::start(&engine)?;
+    if let Err(error) = Scheduler::start(&engine) {
+        // The workers that did start hold the engine, and with it the lock.
+        let _ = stop(&engine);
+        return Err(error);
+    }
     Ok(engine)
 }
 
@@ -72,6 +77,7 @@ struct Found {
     last_seqno: SeqNo,
     next_file: FileNumber,
     replay_start: FileNumber,
+    torn: bool,
 }
 
 /// Creates the directory and those above it. The names of those above are durable then; its own is
@@ -146,6 +152,7 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         last_seqno: 0,
         next_file: FileNumber(number.0 + 1),
         replay_start: FileNumber(0),
+        torn: end.torn,
     };
     let mut tables: BTreeMap<(u8, FileNumber), TableDesc> = BTreeMap::new();
     for record in records {
@@ -164,13 +171,33 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         found.last_seqno = found.last_seqno.max(table.meta().seqno_max);
     }
     found.version = found.version.apply(&[], &added).map_err(|e| e.at_path(&path))?;
+    let names = fs.list(dir)?;
+    check_there(dir, &names, &found, options)?;
     // Numbers that a crash kept out of the manifest are not used again either.
-    for name in fs.list(dir)? {
+    for name in names {
         if let Some(number) = FileName::parse(&name).and_then(|name| name.number()) {
             found.next_file = found.next_file.max(FileNumber(number.0 + 1));
         }
     }
     Ok(found)
+}
+
+/// Fails if a file that a settled manifest relies on is not there. Besides losing its data, going on
+/// would make the loss final: it may be the manifest that was cut back to an older state, and what
+/// that does not name is removed.
+fn check_there(dir: &Path, names: &[String], found: &Found, options: &Options) -> Result<()> {
+    let missing = |file: FileName| {
+        let gone = names.binary_search(&file.to_string()).is_err();
+        gone.then(|| Error::corruption("a file that the manifest needs is missing").at_path(&file.path(dir)))
+    };
+    for (_, table) in found.version.all_tables() {
+        missing(FileName::Table(table.number())).map_or(Ok(()), Err)?;
+    }
+    let salvage = options.recovery_mode == RecoveryMode::SkipAnyCorrupted;
+    if found.replay_start == FileNumber(0) || salvage {
+        return Ok(());
+    }
+    missing(FileName::Log(found.replay_start)).map_or(Ok(()), Err)
 }
 
 fn apply_edit(
@@ -242,10 +269,13 @@ fn build(
         graveyard,
         metrics: Metrics::new(),
         replay_start: found.replay_start,
+        manifest_torn: found.torn,
         error: BackgroundError::default(),
         next_file: AtomicU64::new(found.next_file.0),
         next_job: AtomicU64::new(1),
         closing: AtomicBool::new(false),
+        stopped: AtomicBool::new(false),
+        inside: AtomicUsize::new(0),
         lock: parking_lot::Mutex::new(Some(lock)),
         dir: dir.to_path_buf(),
         env,
@@ -294,15 +324,36 @@ fn remove_orphans(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Ends an opening's work: running jobs stop soon, workers are joined. Nothing is flushed.
-pub(crate) fn stop(engine: &Engine) {
-    if engine.closing.swap(true, Ordering::AcqRel) {
-        return;
+/// Ends an opening's work: running jobs stop soon, workers are joined, and when this returns nobody
+/// writes a file of the database any more, neither writers nor jobs on the user's threads. Nothing
+/// is flushed. False if another thread has done it, or was doing it and is now done.
+pub(crate) fn stop(engine: &Engine) -> bool {
+    let ended = &engine.scheduler.ended;
+    let first = !engine.closing.swap(true, Ordering::AcqRel);
+    // Pairs with the fence in `Engine::enter`.
+    fence(Ordering::SeqCst);
+    if first {
+        engine.tree.stall.wake_all();
+        engine.schedule();
+        ended.notify();
+        engine.scheduler.stop();
+        // Who leads after this sees that the database is closing.
+        engine.commit.between_groups(engine, |_, _| ());
     }
-    engine.tree.stall.wake_all();
-    // A leader that had looked before the flag was set ends its group first: nothing is appended
-    // to the log once the lock may be given back.
-    engine.commit.between_groups(engine, |_, _| ());
-    engine.schedule();
-    engine.scheduler.stop();
+    let is_over = || match first {
+        true => engine.inside.load(Ordering::Acquire) == 0,
+        false => engine.stopped.load(Ordering::Acquire),
+    };
+    loop {
+        let seen = ended.epoch();
+        if is_over() {
+            break;
+        }
+        ended.wait(seen, Some(engine.env.now() + 50_000_000));
+    }
+    if first {
+        engine.stopped.store(true, Ordering::SeqCst);
+        ended.notify();
+    }
+    first
 }

@@ -16,7 +16,7 @@ use crate::filename::FileName;
 use crate::types::{FileNumber, SeqNo};
 use crate::wal::log::OldSegment;
 use crate::wal::replay::{Record, replay as replay_log};
-use crate::{Result, flush};
+use crate::{Error, Result, flush};
 
 /// Replays all segments that the manifest needs into the engine's tree.
 ///
@@ -47,6 +47,15 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
             }
             apply(engine, &record, last)
         })?;
+    if let Some(torn) = &end.torn
+        && engine.manifest_torn
+        && torn.position.offset == 0
+        && end.records == 0
+    {
+        // The front of the log was let go of: the manifest's last record had been settled.
+        let text = "the manifest's last record is damaged, and the log it was settled for is gone";
+        return Err(Error::corruption(text).at_path(&torn.path).at_offset(0));
+    }
     let mut old = Vec::new();
     for (number, path) in segments {
         let Some(last) = end.end.filter(|last| number <= last.segment) else { continue };

@@ -219,7 +219,8 @@ impl Plan {
         let mut cuts: Vec<&[u8]> = files.iter().map(|f| f.smallest_user()).collect();
         cuts.sort_unstable_by(|a, b| c.compare(a, b));
         cuts.dedup_by(|a, b| c.compare(a, b).is_eq());
-        if n < 2 || cuts.len() < 2 {
+        // Level 0 takes one table from a job: two could not share its epoch.
+        if n < 2 || cuts.len() < 2 || self.output_level == 0 {
             return whole();
         }
         // Bytes of each segment cuts[i]..cuts[i + 1]: a file is spread evenly over those it meets.

@@ -8,6 +8,13 @@
 //! Invariants:
 //! - The queue is first in, first out over all trees, so the manifest holds a prefix of the
 //!   installs of each tree (rule 13).
+//! - A record that was synced is followed by a mark, an edit that changes nothing, before anything
+//!   is let go of on its word. So damage to a settled record has an intact one behind it and is told
+//!   from a torn append; only damage to the mark itself looks torn, and costs nothing.
+//! - The names of the log's segments are durable before the manifest counts on them, so that one
+//!   missing at open was lost, not never made.
+//! - An edit stays queued until it is settled, and leaves the queue under its tree's lock: whoever
+//!   finds the queue empty finds everything durable, and the tree's floor never goes back.
 //! - An edit is appended only when the files it adds and their names are durable (I5): the queue
 //!   stops at the first whose sync has not returned, and for ever at one whose sync failed.
 //! - After a failed append or sync the manifest file is never written again: the next attempt
@@ -125,8 +132,14 @@ impl VersionSet {
         let batch: Vec<Arc<Install>> = {
             let queue = self.queue.lock();
             queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).cloned().collect()
+        let (edits, last) = {
+            let queue = self.queue.lock();
+            let ready = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).count();
+            let edits: Vec<TreeEdit> = queue.iter().take(ready).map(|install| install.edit.clone()).collect();
+            let last = ready.checked_sub(1).map(|at| (queue[at].version.clone(), queue[at].floor));
+            (edits, last)
         };
-        if batch.is_empty() && self.manifest.lock().writer.is_some() {
+        if edits.is_empty() && self.manifest.lock().writer.is_some() {
             return Ok(());
         }
         let replay_start = self.log_edits(engine, &batch)?;
@@ -136,6 +149,15 @@ impl VersionSet {
                 state.durable = install.version.clone();
                 state.durable_floor = install.floor;
             }
+        let count = edits.len();
+        let replay_start = self.log_edits(engine, edits, last)?;
+        for _ in 0..count {
+            let tree = self.queue.lock().front().expect("only settling takes installs out").tree.clone();
+            let mut state = tree.lock();
+            let install = self.queue.lock().pop_front().expect("as above");
+            state.durable = install.version;
+            state.durable_floor = install.floor;
+            drop(state);
             for table in &install.removed {
                 table.set_obsolete(&engine.graveyard);
             }
@@ -147,6 +169,14 @@ impl VersionSet {
 
     /// Appends and syncs the edits; returns the segment that replay begins with from now on.
     fn log_edits(&self, engine: &Engine, batch: &[Arc<Install>]) -> Result<FileNumber> {
+    /// Appends and syncs the edits, which end in the version and floor of `last`; returns the segment
+    /// that replay begins with from now on.
+    fn log_edits(
+        &self,
+        engine: &Engine,
+        edits: Vec<TreeEdit>,
+        last: Option<(Arc<Version>, SeqNo)>,
+    ) -> Result<FileNumber> {
         let mut manifest = self.manifest.lock();
         let grown = manifest.writer.as_ref().is_none_or(|writer| {
             writer.size() > ROLL_BYTES && writer.size() > GROWTH_MAX * manifest.start_bytes
@@ -154,26 +184,29 @@ impl VersionSet {
         if grown {
             self.roll(engine, &mut manifest)?;
         }
-        if batch.is_empty() {
-            return Ok(FileNumber(0));
-        }
-        if let Some(last) = batch.last() {
-            check_settling(engine, &last.version)?;
-        }
-        let replay_start = engine.log.first_needed(batch.last().map_or(0, |install| install.floor));
+        let Some((version, floor)) = last else { return Ok(FileNumber(0)) };
+        check_settling(engine, &version)?;
+        let replay_start = engine.log.first_needed(floor);
+        engine.log.sync_names()?;
+        let last_seqno = Some(engine.commit.visible().load(Ordering::Acquire));
         let record = ManifestRecord {
-            edits: batch.iter().map(|install| install.edit.clone()).collect(),
+            edits,
             next_file_number: Some(engine.peek_file_number()),
-            last_seqno: Some(engine.commit.visible().load(Ordering::Acquire)),
+            last_seqno,
             replay_start: Some(replay_start),
             ..ManifestRecord::default()
         };
         let writer = manifest.writer.as_mut().expect("roll() has opened one");
-        let appended = writer.append(&record).and_then(|()| writer.sync());
-        if appended.is_err() {
+        if let Err(error) = writer.append(&record).and_then(|()| writer.sync()) {
+            manifest.writer = None;
+            return Err(error);
+        }
+        let mark = ManifestRecord { last_seqno, ..ManifestRecord::default() };
+        if writer.append(&mark).is_err() {
+            // The record is durable all the same; only nothing may be appended behind a torn mark.
             manifest.writer = None;
         }
-        appended.map(|()| replay_start)
+        Ok(replay_start)
     }
 
     /// Starts a fresh manifest from the durable state of all trees.
@@ -197,6 +230,12 @@ impl VersionSet {
     pub(crate) fn has_unsettled(&self) -> bool {
         !self.queue.lock().is_empty()
     }
+
+    /// Whether some could be settled and nobody is about to.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let is_ready = |install: &Install| install.durable.load(Ordering::Acquire);
+        !self.settling.is_held() && self.queue.lock().front().is_some_and(is_ready)
+    }
 }
 
 /// Creates a manifest that starts with `snapshot`, makes it durable and points CURRENT at it.
@@ -213,9 +252,15 @@ pub(crate) fn start_manifest(
 ) -> Result<ManifestWriter> {
     let path = FileName::Manifest(number).path(dir);
     let file = fs.create(&path)?;
-    let mut writer = ManifestWriter::create(file, &db_id, number, snapshot)?;
-    writer.sync()?;
-    fs.sync_dir(dir)?;
+    let written = ManifestWriter::create(file, &db_id, number, snapshot).and_then(|mut writer| {
+        writer.sync()?;
+        fs.sync_dir(dir)?;
+        Ok(writer)
+    });
+    let writer = written.inspect_err(|_| {
+        // CURRENT can't name it yet. Left alone, a full disk would gather one with every attempt.
+        let _ = fs.unlink(&path);
+    })?;
     manifest::write_current(fs, dir, number)?;
     Ok(writer)
 }

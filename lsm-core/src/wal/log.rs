@@ -49,7 +49,9 @@ struct Segment {
 struct Segments {
     /// Oldest first; the last one is the current one, if the writer has one open.
     chain: VecDeque<Segment>,
-    spare: Vec<(Arc<dyn File>, PathBuf)>,
+    /// Retired files, oldest first. The oldest is reused first, so that of what was retired a front
+    /// is gone: recovery could tell a hole in the middle from a torn log only by luck.
+    spare: VecDeque<(Arc<dyn File>, PathBuf)>,
     /// Names made so far, and how many of them are durable.
     names_made: u64,
     names_synced: u64,
@@ -180,6 +182,24 @@ impl Log {
         Ok(())
     }
 
+    /// Makes the segments' names durable, whatever of their bytes is.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn sync_names(&self) -> Result<()> {
+        let names = {
+            let segments = self.segments.lock();
+            if segments.names_synced >= segments.names_made {
+                return Ok(());
+            }
+            segments.names_made
+        };
+        self.fs.sync_dir(&self.dir)?;
+        let mut segments = self.segments.lock();
+        segments.names_synced = segments.names_synced.max(names);
+        Ok(())
+    }
+
     /// Lets go of the segments before the one that replay begins with by the word of the durable
     /// manifest. What the floor would allow beyond that (a segment may have got a successor since
     /// the word was written) waits for the next word: until then a power cut would have it replayed,
@@ -190,10 +210,13 @@ impl Log {
             let mut segments = self.segments.lock();
             while segments.chain.len() > 1 && segments.chain[0].number < replay_start {
                 let segment = segments.chain.pop_front().expect("the length was just checked");
-                if segment.ours && segments.spare.len() < self.spare_max {
-                    segments.spare.push((segment.file, segment.path));
-                } else {
+                if !segment.ours || self.spare_max == 0 {
                     unlink.push(segment.path);
+                    continue;
+                }
+                segments.spare.push_back((segment.file, segment.path));
+                if segments.spare.len() > self.spare_max {
+                    unlink.extend(segments.spare.pop_front().map(|(_, path)| path));
                 }
             }
             self.note_size(&segments);
@@ -218,6 +241,17 @@ impl Log {
     pub(crate) fn size(&self) -> (u64, usize) {
         let segments = self.segments.lock();
         (segments.chain.iter().map(|s| s.end).sum(), segments.chain.len())
+    }
+
+    /// Cuts off the current segment, which is closed, behind its last good record: a record that
+    /// failed but got there all the same must not come to life at the next opening, and on a full
+    /// disk the space that it took, or that was set aside, is what others need now.
+    fn cut_back(&self) {
+        let current = self.segments.lock().chain.back().map(|s| (s.file.clone(), s.end));
+        if let Some((file, end)) = current {
+            // Where it fails, the next segment's header still says where this one ends.
+            let _ = file.set_len(end);
+        }
     }
 
     /// Whether the log has outgrown its bound, so that the memtable that pins it should be flushed.
@@ -281,6 +315,7 @@ impl LogWriter {
             }
             Err(error) => {
                 self.current = None;
+                log.cut_back();
                 if error.kind() != ErrorKind::NoSpace {
                     engine.error.latch("a log write", &error);
                 }
@@ -316,7 +351,7 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
             let position = LogPosition { segment: s.number, offset: s.end };
             PrevEnd { position, synced: segments.synced >= position }
         });
-        (prev, segments.spare.pop())
+        (prev, segments.spare.pop_front())
     };
     let writer = match spare {
         Some((file, old_path)) => {

@@ -139,6 +139,17 @@ fn an_intra_l0_output_takes_its_newest_inputs_epoch() {
     assert!(plan.drop_below().may_exist(b"k"), "the oldest run stays below");
 }
 
+/// Each part of a compaction ends its own table, and tables of level 0 may not share an epoch.
+#[test]
+fn an_intra_l0_compaction_is_not_cut_into_parts() {
+    let text = "L0 6: a-b 1\nL0 5: c-d 1\nL0 4: e-f 1\nL0 3: g-h 1\nL0 2: i-j 1\nL0 1: k-l 1";
+    let inputs = vec![LevelInputs { level: 0, files: version(text).l0().to_vec() }];
+    let plan = Plan::new(&version(text), inputs.clone(), 0, Reason::IntraL0);
+    assert_eq!(plan.sub_ranges(4).len(), 1);
+    let plan = Plan::new(&version(text), inputs, 6, Reason::Manual);
+    assert_eq!(plan.sub_ranges(4).len(), 4);
+}
+
 #[test]
 fn a_rewrite_waits_for_a_move_into_a_gap_between_its_inputs() {
     let v = version("L5: m-n 64 busy\nL6: a-c 64 x-z 64");
