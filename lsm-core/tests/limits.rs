@@ -5,10 +5,10 @@ mod hostile;
 
 use std::path::Path;
 
-use hostile::{DIR, Model, Real, contents, env_on, get, kind_of, put, tiny};
 use dialsm_core::batch::BATCH_BYTES_MAX;
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use dialsm_io::{FaultFs, OpKind, SimFs};
+use hostile::{DIR, Model, Real, contents, env_on, get, kind_of, put, tiny};
 
 const KEY_BYTES_MAX: usize = 65_535;
 const VALUE_BYTES_MAX: usize = 1 << 30;

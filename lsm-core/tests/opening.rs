@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use hostile::{Real, contents, get, kind_of, put, synced, tiny};
 use dialsm_core::key::Comparator;
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use dialsm_io::OsEnv;
+use hostile::{Real, contents, get, kind_of, put, synced, tiny};
 
 /// Names and contents of a directory tree of the real file system.
 fn listing(dir: &Path) -> BTreeMap<String, Vec<u8>> {

@@ -68,10 +68,7 @@ struct Manifest {
 /// The manifest and the edits on their way into it.
 pub(crate) struct VersionSet {
     settling: Gate,
-    /// Changes that are not settled. Only settling takes them out, when the manifest has them: those
-    /// on their way into it count as unsettled for whoever waits, and for the floor of what comes
-    /// after them.
-    queue: Mutex<VecDeque<Arc<Install>>>,
+    queue: Mutex<VecDeque<Install>>,
     manifest: Mutex<Manifest>,
 }
 
@@ -98,14 +95,14 @@ impl VersionSet {
         let before = queue.iter().rev().find(|i| Arc::ptr_eq(&i.tree, tree)).map(|i| i.floor);
         let floor = edit.floor.unwrap_or(before.unwrap_or(state.durable_floor));
         let durable = Ticket::default();
-        queue.push_back(Arc::new(Install {
+        queue.push_back(Install {
             tree: tree.clone(),
             edit,
             version,
             floor,
             removed,
             durable: durable.clone(),
-        }));
+        });
         durable
     }
 
@@ -129,9 +126,6 @@ impl VersionSet {
     /// Those of the file system; the changes stay queued and live.
     pub(crate) fn settle(&self, engine: &Engine) -> Result<()> {
         let _only_one = self.settling.enter();
-        let batch: Vec<Arc<Install>> = {
-            let queue = self.queue.lock();
-            queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).cloned().collect()
         let (edits, last) = {
             let queue = self.queue.lock();
             let ready = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).count();
@@ -142,13 +136,6 @@ impl VersionSet {
         if edits.is_empty() && self.manifest.lock().writer.is_some() {
             return Ok(());
         }
-        let replay_start = self.log_edits(engine, &batch)?;
-        for install in batch {
-            {
-                let mut state = install.tree.lock();
-                state.durable = install.version.clone();
-                state.durable_floor = install.floor;
-            }
         let count = edits.len();
         let replay_start = self.log_edits(engine, edits, last)?;
         for _ in 0..count {
@@ -161,14 +148,12 @@ impl VersionSet {
             for table in &install.removed {
                 table.set_obsolete(&engine.graveyard);
             }
-            self.queue.lock().pop_front();
+            drop(install.removed);
         }
         engine.log.retire_before(replay_start);
         Ok(())
     }
 
-    /// Appends and syncs the edits; returns the segment that replay begins with from now on.
-    fn log_edits(&self, engine: &Engine, batch: &[Arc<Install>]) -> Result<FileNumber> {
     /// Appends and syncs the edits, which end in the version and floor of `last`; returns the segment
     /// that replay begins with from now on.
     fn log_edits(

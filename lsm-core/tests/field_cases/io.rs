@@ -9,8 +9,8 @@ use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, Writ
 use dialsm_io::{CrashPolicy, Fault, FaultFs, Fs, OpKind, Rule, SimFs};
 
 use crate::hostile::{
-    DIR, Model, Real, Rng, by_hand, contents, env_on, fs_of, get, image_of, kind_of, open_on, put, synced, tiny,
-    write_file,
+    DIR, Model, Real, Rng, by_hand, contents, env_on, fs_of, get, image_of, kind_of, open_on, put, synced,
+    tiny, write_file,
 };
 
 /// A power cut at every call of a run with flushes and compactions: each image opens and has all
@@ -67,7 +67,10 @@ fn power_cuts(log_recycle_max: usize) {
         let differ = model.iter().filter(|(key, value)| found.get(*key) != Some(value)).count();
         assert!(differ <= 1 && found.len() >= model.len(), "{what}: {differ} differ");
         let newer = |key: &Vec<u8>| found[key][0] > model[key][0];
-        assert!(model.iter().all(|(key, value)| found[key] == *value || newer(key)), "{what}: an older value");
+        assert!(
+            model.iter().all(|(key, value)| found[key] == *value || newer(key)),
+            "{what}: an older value"
+        );
     }
 }
 
