@@ -2,6 +2,8 @@
 //! reading it gives the right data or a typed error that names the file: never a panic, a hang or
 //! wrong data. And an error loses nothing: with the byte restored all is there again.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod hostile;
 
 use std::path::Path;

@@ -2,6 +2,8 @@
 //! lost, and when space is back writing resumes by itself. On a real tmpfs where this process may
 //! mount one, and with injected errors at each kind of call.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod hostile;
 
 use std::path::{Path, PathBuf};

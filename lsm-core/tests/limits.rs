@@ -1,6 +1,8 @@
 //! Sizes: keys of 0 to 65,535 bytes, values of 0 bytes to 1 GiB, batches up to 4 GiB. What is
 //! allowed comes back byte for byte from everywhere; what is not is refused before it is logged.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod hostile;
 
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! Calls that a careful program would not make: handles mixed up, used after the end, closed under
 //! the feet of others, and everything at once.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod hostile;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! All the ways in which opening, closing and destroying can be asked for wrongly.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod hostile;
 
 use std::collections::BTreeMap;
