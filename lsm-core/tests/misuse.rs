@@ -246,7 +246,7 @@ fn a_manual_compaction_can_be_cancelled() {
     // Its outputs are gone, and nothing stays claimed: the same compaction works afterwards.
     let tables = std::fs::read_dir(real.path()).expect("list");
     let tables = tables.filter(|e| e.as_ref().expect("entry").path().extension().is_some_and(|e| e == "sst"));
-    assert_eq!(tables.count(), 2);
+    assert_eq!(Some(tables.count().to_string()), before.0);
     cancel.store(false, Ordering::Release);
     db.compact_range(&options, None, None).expect("compact");
     assert_eq!(db.property("dialsm.num-files-at-level0").as_deref(), Some("0"));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dialsm_core::{Db, ErrorKind, Options, WriteBatch, WriteOptions};
-use dialsm_io::{CrashPolicy, Fault, FaultFs, Fs, OpKind, Rule, SimFs};
+use dialsm_io::{CrashPolicy, Fault, FaultFs, OpKind, Rule, SimFs};
 
 use crate::hostile::{
     DIR, Image, Model, assert_typed, by_hand, contents, env_on, fs_of, get, image_of, kind_of, open_on, put,
