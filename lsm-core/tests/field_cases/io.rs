@@ -133,7 +133,7 @@ fn b073_numbers_found_on_disk_are_never_given_out_again() {
     assert!(!names().contains(&"000500.sst".to_owned()), "an orphan stays");
     let mut tables: Vec<String> = names().into_iter().filter(|name| name.ends_with(".sst")).collect();
     let newest = tables.pop().expect("a table");
-    assert!(newest > "000700.sst".to_owned(), "{newest}");
+    assert!(newest > *"000700.sst", "{newest}");
     assert_eq!(contents(&db).len(), 2);
     drop(db);
     // The manifest's last record lost, and another table under the number it gave out.
