@@ -77,7 +77,6 @@ struct Found {
     last_seqno: SeqNo,
     next_file: FileNumber,
     replay_start: FileNumber,
-    replay_start_exists: bool,
     torn: bool,
 }
 
@@ -153,17 +152,13 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         last_seqno: 0,
         next_file: FileNumber(number.0 + 1),
         replay_start: FileNumber(0),
-        replay_start_exists: false,
         torn: end.torn,
     };
     let mut tables: BTreeMap<(u8, FileNumber), TableDesc> = BTreeMap::new();
     for record in records {
         found.next_file = found.next_file.max(record.next_file_number.unwrap_or_default());
         found.last_seqno = found.last_seqno.max(record.last_seqno.unwrap_or_default());
-        if let Some(start) = record.replay_start {
-            found.replay_start = start;
-            found.replay_start_exists = record.replay_end.is_none() && start != FileNumber(0);
-        }
+        found.replay_start = record.replay_start.unwrap_or(found.replay_start);
         for edit in record.edits {
             apply_edit(&mut tables, &mut found.floor, edit, options).map_err(|e| e.at_path(&path))?;
         }
@@ -199,7 +194,7 @@ fn check_there(dir: &Path, names: &[String], found: &Found, options: &Options) -
         missing(FileName::Table(table.number())).map_or(Ok(()), Err)?;
     }
     let salvage = options.recovery_mode == RecoveryMode::SkipAnyCorrupted;
-    if !found.replay_start_exists || salvage {
+    if found.replay_start == FileNumber(0) || salvage {
         return Ok(());
     }
     missing(FileName::Log(found.replay_start)).map_or(Ok(()), Err)

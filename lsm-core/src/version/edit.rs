@@ -37,8 +37,7 @@ pub struct ManifestRecord {
     pub last_seqno: Option<SeqNo>,
     /// The lowest log segment that may hold what is not yet in tables; replay starts there.
     pub replay_start: Option<FileNumber>,
-    /// Where the log ended when this was written, if that says that there was none yet: offset 0 of
-    /// `replay_start`, a segment that need not exist then. Elsewhere reserved.
+    /// Where the replay of the last opening ended.
     pub replay_end: Option<LogPosition>,
     /// The key of the placement hash; at the database's creation and in snapshots.
     pub hash_key: Option<HashKey>,

@@ -178,8 +178,7 @@ impl VersionSet {
             edits,
             next_file_number: Some(engine.peek_file_number()),
             last_seqno,
-            replay_start: Some(replay_start.number),
-            replay_end: replay_start.end_if_absent(),
+            replay_start: Some(replay_start),
             ..ManifestRecord::default()
         };
         let writer = manifest.writer.as_mut().expect("roll() has opened one");
@@ -192,7 +191,7 @@ impl VersionSet {
             // The record is durable all the same; only nothing may be appended behind a torn mark.
             manifest.writer = None;
         }
-        Ok(replay_start.number)
+        Ok(replay_start)
     }
 
     /// Starts a fresh manifest from the durable state of all trees.
@@ -253,13 +252,11 @@ pub(crate) fn start_manifest(
 
 fn durable_snapshot(engine: &Engine) -> ManifestRecord {
     let state = engine.tree.lock();
-    let replay_start = engine.log.first_needed(state.durable_floor);
     ManifestRecord {
         edits: vec![tree_snapshot(&engine.tree, &state.durable, state.durable_floor)],
         next_file_number: Some(engine.peek_file_number()),
         last_seqno: Some(engine.commit.visible().load(Ordering::Acquire)),
-        replay_start: Some(replay_start.number),
-        replay_end: replay_start.end_if_absent(),
+        replay_start: Some(engine.log.first_needed(state.durable_floor)),
         ..ManifestRecord::default()
     }
 }

@@ -77,22 +77,6 @@ pub(crate) struct Log {
     segments: Mutex<Segments>,
 }
 
-/// Where recovery would begin.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReplayStart {
-    /// The segment.
-    pub(crate) number: FileNumber,
-    /// Whether there is such a segment; else recovery has only to leave the earlier ones alone.
-    pub(crate) exists: bool,
-}
-
-impl ReplayStart {
-    /// For [`ManifestRecord::replay_end`](crate::version::edit::ManifestRecord::replay_end).
-    pub(crate) fn end_if_absent(self) -> Option<LogPosition> {
-        (!self.exists).then_some(LogPosition { segment: self.number, offset: 0 })
-    }
-}
-
 /// A segment found at open.
 pub(crate) struct OldSegment {
     pub(crate) number: FileNumber,
@@ -246,14 +230,11 @@ impl Log {
     /// The oldest segment that recovery would need with the tree's floor at `floor`. While there is
     /// none, none that an earlier opening left is: not the next file number, which a segment that
     /// is just being opened may have got already.
-    pub(crate) fn first_needed(&self, floor: SeqNo) -> ReplayStart {
+    pub(crate) fn first_needed(&self, floor: SeqNo) -> FileNumber {
         let segments = self.segments.lock();
         let last = segments.chain.len().saturating_sub(1);
         let needed = segments.chain.iter().enumerate().find(|(i, s)| *i == last || s.last_seqno >= floor);
-        match needed {
-            Some((_, segment)) => ReplayStart { number: segment.number, exists: true },
-            None => ReplayStart { number: self.first_own, exists: false },
-        }
+        needed.map_or(self.first_own, |(_, s)| s.number)
     }
 
     /// Bytes in all segments, and how many there are, spare ones left out.
