@@ -70,14 +70,7 @@ impl DbIterator {
         }
         let merged = MergingIter::new(tree.comparator.clone(), children);
         let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper);
-        Ok(DbIterator {
-            inner,
-            reading,
-            _view: view,
-            deadline: options.deadline,
-            seeks: 0,
-            steps: 0,
-        })
+        Ok(DbIterator { inner, reading, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
     }
 
     fn count_seek(&mut self) -> Result<()> {

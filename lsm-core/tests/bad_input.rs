@@ -2,6 +2,8 @@
 //! reading it gives the right data or a typed error that names the file: never a panic, a hang or
 //! wrong data. And an error loses nothing: with the byte restored all is there again.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod hostile;
 
 use std::path::Path;
@@ -9,12 +11,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use hostile::{
-    DIR, Image, Model, assert_typed, by_hand, env_on, fs_of, image_of, open_on, scan, synced,
-    write_file,
-};
 use dialsm_core::{CompactRangeOptions, Db, Options, ReadOptions, Result, WriteOptions};
 use dialsm_io::SimFs;
+use hostile::{
+    DIR, Image, Model, assert_typed, by_hand, env_on, fs_of, image_of, open_on, scan, synced, write_file,
+};
 
 /// Unsynced writes at the end: nothing vouches for them, so damage may take a suffix of them.
 const UNSYNCED: usize = 3;
@@ -163,11 +164,17 @@ fn look(db: &Db, states: &[Model]) -> Seen {
     let keys: Vec<&Vec<u8>> = states[0].keys().chain(&absent).collect();
     for key in &keys {
         let found = db.get(&whole, key);
-        note(found.map(|found| states.iter().map(|s| s.get(*key).map(|v| &v[..]) == found.as_deref()).collect()));
+        note(
+            found.map(|found| {
+                states.iter().map(|s| s.get(*key).map(|v| &v[..]) == found.as_deref()).collect()
+            }),
+        );
     }
     let slices: Vec<&[u8]> = keys.iter().map(|key| key.as_slice()).collect();
     note(db.multi_get(&whole, &slices).map(|found| {
-        let fits = |state: &Model| slices.iter().zip(&found).all(|(k, f)| state.get(*k).map(|v| &v[..]) == f.as_deref());
+        let fits = |state: &Model| {
+            slices.iter().zip(&found).all(|(k, f)| state.get(*k).map(|v| &v[..]) == f.as_deref())
+        };
         states.iter().map(fits).collect()
     }));
     match may.iter().position(|may| *may) {
@@ -334,7 +341,11 @@ fn flipped_bits_in_tables() {
             // Of one table header and footer in full; of each one here and there in data blocks,
             // filter, index and properties.
             let places = offsets(bytes.len(), if i == 0 { 128 } else { 0 }, 409);
-            tally.add(&attack_all(&specimen, name, places.iter().map(|at| flipped(bytes, *at, 1 << (at % 8)))));
+            tally.add(&attack_all(
+                &specimen,
+                name,
+                places.iter().map(|at| flipped(bytes, *at, 1 << (at % 8))),
+            ));
         }
         println!("{tally:?}");
         assert!(tally.cases > 300 && tally.read_failed == tally.cases, "{tally:?}");
@@ -421,7 +432,11 @@ fn flipped_bits_and_holes_in_log_segments() {
             // File header, start record and first record in full, then records here and there, and
             // the tail with its three unsynced records in full.
             let places = offsets(end, 300, 1009);
-            tally.add(&attack_all(&specimen, name, places.iter().map(|at| flipped(bytes, *at, 1 << (at % 8)))));
+            tally.add(&attack_all(
+                &specimen,
+                name,
+                places.iter().map(|at| flipped(bytes, *at, 1 << (at % 8))),
+            ));
             let holes = [(0, 64), (64, 80), (64, 4096), (end / 2, 100), (end / 3 / 4096 * 4096, 8192)];
             tally.add(&attack_all(&specimen, name, holes.iter().map(|(at, len)| zeroed(bytes, *at, *len))));
         }
@@ -488,8 +503,7 @@ fn damaged_manifest() {
         let name = manifest(&specimen.image);
         let bytes = &specimen.image[&name];
         let n = bytes.len();
-        let mut tally =
-            attack_all(&specimen, &name, (0..n).map(|at| flipped(bytes, at, 1 << (at % 8))));
+        let mut tally = attack_all(&specimen, &name, (0..n).map(|at| flipped(bytes, at, 1 << (at % 8))));
         tally.add(&attack_all(&specimen, &name, (0..n).step_by(3).map(|at| bytes[..at].to_vec())));
         tally.add(&attack_all(&specimen, &name, (0..n).step_by(17).map(|at| zeroed(bytes, at, 40))));
         tally.add(&attack_all(&specimen, &name, (0..n).step_by(29).map(|at| zeroed(bytes, at, n))));
@@ -515,7 +529,8 @@ fn a_damaged_manifest_over_a_log_that_was_never_synced() {
             let bytes = &specimen.image[&name];
             let n = bytes.len();
             let places = (n - 300.min(n))..n;
-            let mut tally = attack_all(&specimen, &name, places.clone().map(|at| flipped(bytes, at, 1 << (at % 8))));
+            let mut tally =
+                attack_all(&specimen, &name, places.clone().map(|at| flipped(bytes, at, 1 << (at % 8))));
             tally.add(&attack_all(&specimen, &name, places.map(|at| bytes[..at].to_vec())));
             println!("{tally:?}");
             assert!(tally.cases > 500 && tally.refused + tally.whole == tally.cases, "{tally:?}");
@@ -545,7 +560,10 @@ fn a_flipped_bit_in_the_manifest_over_writes_that_bypassed_the_log() {
         let tally = attack_all(&specimen, &name, places.map(|at| flipped(bytes, at, 1 << (at % 8))));
         println!("{tally:?}");
         // The mark behind the last record means nothing by itself.
-        assert!(tally.refused > 150 && tally.whole > 0 && tally.refused + tally.whole == tally.cases, "{tally:?}");
+        assert!(
+            tally.refused > 150 && tally.whole > 0 && tally.refused + tally.whole == tally.cases,
+            "{tally:?}"
+        );
     });
 }
 
@@ -554,7 +572,8 @@ fn damaged_current() {
     within_a_minute(|| {
         let specimen = specimen(10);
         let bytes = &specimen.image["CURRENT"];
-        let mut damages: Vec<Vec<u8>> = (0..bytes.len() * 8).map(|i| flipped(bytes, i / 8, 1 << (i % 8))).collect();
+        let mut damages: Vec<Vec<u8>> =
+            (0..bytes.len() * 8).map(|i| flipped(bytes, i / 8, 1 << (i % 8))).collect();
         damages.extend((0..bytes.len()).map(|at| bytes[..at].to_vec()));
         damages.extend([
             zeroed(bytes, 0, bytes.len()),
@@ -589,11 +608,30 @@ fn missing_files() {
     });
 }
 
-/// OPEN BUG: no file says that the newest log segment was once durable, so its loss takes synced
-/// writes with it and opens without an error. It needs a note in the manifest for each segment
-/// whose name was made durable.
+/// Once the manifest was written after a segment was begun, it is missed, synced or not.
 #[test]
-#[ignore = "open bug: the newest log segment's loss goes unnoticed"]
+fn a_missing_log_segment_that_the_manifest_names() {
+    let specimen = specimen_of(13, &WriteOptions::default());
+    let fs = fs_of(&specimen.image);
+    let db = open_on(fs.clone(), &specimen.options).expect("open");
+    db.put(&WriteOptions::default(), b"one more", b"segment").expect("put");
+    db.flush().expect("flush");
+    let image = image_of(fs.as_ref(), Path::new(DIR));
+    let mut whole = specimen.states[0].clone();
+    whole.insert(b"one more".to_vec(), b"segment".to_vec());
+    let specimen = Specimen { image, states: vec![whole], options: specimen.options };
+    let segments = logs(&specimen.image);
+    for name in &segments {
+        assert_eq!(attack(&specimen, name, None, 0), Seen::Refused, "{name}");
+    }
+    assert!(!segments.is_empty());
+}
+
+/// OPEN BUG: a segment that was begun after the manifest was last written is named nowhere else. If
+/// it is the newest one, its loss takes synced writes along and the database opens without an error.
+/// It would need a note in the manifest for each segment whose name becomes durable.
+#[test]
+#[ignore = "open bug: the loss of a log segment newer than the manifest's last record goes unnoticed"]
 fn a_missing_newest_log_segment_is_noticed() {
     let specimen = specimen(13);
     let newest = logs(&specimen.image).pop().expect("logs");

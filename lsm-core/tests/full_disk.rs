@@ -2,14 +2,16 @@
 //! lost, and when space is back writing resumes by itself. On a real tmpfs where this process may
 //! mount one, and with injected errors at each kind of call.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod hostile;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hostile::{DIR, Model, Real, by_hand, contents, env_on, get, mount, open_on, tiny};
 use dialsm_core::{CompactRangeOptions, Db, Error, ErrorKind, Options, WriteOptions};
 use dialsm_io::{CrashPolicy, Fault, FaultFs, Fs, OpKind, Rule, SimFs};
+use hostile::{DIR, Model, Real, by_hand, contents, env_on, get, mount, open_on, tiny};
 
 /// Long enough for a retry timer, far too long for anything else.
 const PATIENCE: Duration = Duration::from_secs(20);

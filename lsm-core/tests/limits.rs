@@ -1,14 +1,16 @@
 //! Sizes: keys of 0 to 65,535 bytes, values of 0 bytes to 1 GiB, batches up to 4 GiB. What is
 //! allowed comes back byte for byte from everywhere; what is not is refused before it is logged.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod hostile;
 
 use std::path::Path;
 
-use hostile::{DIR, Model, Real, contents, env_on, get, kind_of, put, tiny};
 use dialsm_core::batch::BATCH_BYTES_MAX;
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use dialsm_io::{FaultFs, OpKind, SimFs};
+use hostile::{DIR, Model, Real, contents, env_on, get, kind_of, put, tiny};
 
 const KEY_BYTES_MAX: usize = 65_535;
 const VALUE_BYTES_MAX: usize = 1 << 30;

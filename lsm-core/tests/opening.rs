@@ -1,5 +1,7 @@
 //! All the ways in which opening, closing and destroying can be asked for wrongly.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
 mod hostile;
 
 use std::collections::BTreeMap;
@@ -7,10 +9,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use hostile::{Real, contents, get, kind_of, put, synced, tiny};
 use dialsm_core::key::Comparator;
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use dialsm_io::OsEnv;
+use hostile::{Real, contents, get, kind_of, put, synced, tiny};
 
 /// Names and contents of a directory tree of the real file system.
 fn listing(dir: &Path) -> BTreeMap<String, Vec<u8>> {

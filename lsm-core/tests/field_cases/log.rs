@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dialsm_core::{Db, ErrorKind, Options, WriteBatch, WriteOptions};
-use dialsm_io::{CrashPolicy, Fault, FaultFs, Fs, OpKind, Rule, SimFs};
+use dialsm_io::{CrashPolicy, Fault, FaultFs, OpKind, Rule, SimFs};
 
 use crate::hostile::{
-    DIR, Image, Model, assert_typed, by_hand, contents, env_on, fs_of, get, image_of, kind_of, open_on, put, synced,
+    DIR, Image, Model, assert_typed, by_hand, contents, env_on, fs_of, get, image_of, kind_of, open_on, put,
+    synced,
 };
 
 /// No flush comes between: all is in the log.
@@ -141,8 +142,12 @@ fn b053_all_segments_are_replayed() {
         }
     }));
     fs.add(Rule::every(OpKind::Create, Fault::Delay(1)).on(".sst"));
-    let options =
-        Options { write_buffers_max: 8, write_buffer_bytes: 64 << 10, log_segment_bytes: 64 << 10, ..by_hand() };
+    let options = Options {
+        write_buffers_max: 8,
+        write_buffer_bytes: 64 << 10,
+        log_segment_bytes: 64 << 10,
+        ..by_hand()
+    };
     let db = Db::open(env_on(fs.clone()), Path::new(DIR), options.clone()).expect("open");
     let mut n = 0u32;
     while db.property("dialsm.num-immutable-memtables").as_deref() != Some("6") {
@@ -228,7 +233,8 @@ fn b057_a_recycled_segment_brings_nothing_back() {
 
 #[test]
 fn b059_a_read_error_in_the_log_is_no_torn_tail() {
-    let image = killed(&logged(), |db| (0..30u8).for_each(|i| db.put(&synced(), &[i], &[i; 8000]).expect("put")));
+    let image =
+        killed(&logged(), |db| (0..30u8).for_each(|i| db.put(&synced(), &[i], &[i; 8000]).expect("put")));
     let mut failed = 0;
     for errno in [libc::EIO, libc::ENOMEM] {
         for nth in 1..=6 {
@@ -365,7 +371,8 @@ fn b079_nothing_is_acknowledged_that_is_not_in_the_log() {
 
 #[test]
 fn b111_batches_and_values_far_above_every_buffer() {
-    let options = Options { write_buffer_bytes: 64 << 10, log_segment_bytes: 64 << 10, ..crate::hostile::tiny() };
+    let options =
+        Options { write_buffer_bytes: 64 << 10, log_segment_bytes: 64 << 10, ..crate::hostile::tiny() };
     let sim = SimFs::new(1);
     let db = open_on(sim.clone(), &options).expect("open");
     let mut batch = WriteBatch::new();

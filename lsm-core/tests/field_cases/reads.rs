@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dialsm_core::{CompactRangeOptions, Db, DbIterator, ErrorKind, Options, ReadOptions, Snapshot, WriteOptions};
+use dialsm_core::{
+    CompactRangeOptions, Db, DbIterator, ErrorKind, Options, ReadOptions, Snapshot, WriteOptions,
+};
 use dialsm_io::{Fault, FaultFs, Fs, OpKind, Rule, SimFs};
 
 use crate::hostile::{
@@ -173,7 +175,8 @@ fn b003_a_bad_block_is_an_error_and_not_the_end() {
         assert!(!iter.valid());
         let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
         assert_eq!(crate::hostile::kind_of(db.multi_get(&ReadOptions::default(), &keys)), kind);
-        let absent = keys.iter().filter(|key| matches!(db.get(&ReadOptions::default(), key), Ok(None))).count();
+        let absent =
+            keys.iter().filter(|key| matches!(db.get(&ReadOptions::default(), key), Ok(None))).count();
         assert_eq!(absent, 0, "an unreadable key is not a missing one");
         let compacted = db.compact_range(&CompactRangeOptions::default(), None, None);
         assert_eq!(crate::hostile::kind_of(compacted), kind);
@@ -409,6 +412,9 @@ fn b017_deleting_while_iterating() {
     }
 }
 
+/// From here, to before there.
+type Range = (Option<&'static [u8]>, Option<&'static [u8]>);
+
 /// The marker must not pass the value in the middle level on its way down, nor be dropped while one
 /// is left below.
 #[test]
@@ -433,7 +439,7 @@ fn b019_a_delete_marker_stays_above_all_it_hides() {
             around(3);
             db.flush().expect("flush");
             for level in &steps {
-                let ranges: &[(Option<&[u8]>, Option<&[u8]>)] = match parts {
+                let ranges: &[Range] = match parts {
                     false => &[(None, None)],
                     true => &[(None, Some(b"e")), (Some(b"j"), Some(b"l")), (Some(b"q"), None)],
                 };
@@ -471,7 +477,8 @@ fn b029_a_key_that_always_exists_is_always_found() {
                     let found = match reader % 3 {
                         0 => get(&db, b"k"),
                         1 => {
-                            let found = db.multi_get(&ReadOptions::default(), &[b"a", b"k"]).expect("multi_get");
+                            let found =
+                                db.multi_get(&ReadOptions::default(), &[b"a", b"k"]).expect("multi_get");
                             found[1].as_ref().map(|value| value.to_vec())
                         }
                         _ => {
