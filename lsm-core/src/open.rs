@@ -77,6 +77,7 @@ struct Found {
     last_seqno: SeqNo,
     next_file: FileNumber,
     replay_start: FileNumber,
+    log_named: Option<FileNumber>,
     torn: bool,
 }
 
@@ -152,6 +153,7 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         last_seqno: 0,
         next_file: FileNumber(number.0 + 1),
         replay_start: FileNumber(0),
+        log_named: None,
         torn: end.torn,
     };
     let mut tables: BTreeMap<(u8, FileNumber), TableDesc> = BTreeMap::new();
@@ -159,6 +161,7 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         found.next_file = found.next_file.max(record.next_file_number.unwrap_or_default());
         found.last_seqno = found.last_seqno.max(record.last_seqno.unwrap_or_default());
         found.replay_start = record.replay_start.unwrap_or(found.replay_start);
+        found.log_named = record.log_named.or(found.log_named);
         for edit in record.edits {
             apply_edit(&mut tables, &mut found.floor, edit, options).map_err(|e| e.at_path(&path))?;
         }
@@ -193,11 +196,10 @@ fn check_there(dir: &Path, names: &[String], found: &Found, options: &Options) -
     for (_, table) in found.version.all_tables() {
         missing(FileName::Table(table.number())).map_or(Ok(()), Err)?;
     }
+    // Salvage makes do with the segments that are left.
     let salvage = options.recovery_mode == RecoveryMode::SkipAnyCorrupted;
-    if found.replay_start == FileNumber(0) || salvage {
-        return Ok(());
-    }
-    missing(FileName::Log(found.replay_start)).map_or(Ok(()), Err)
+    let Some(newest) = found.log_named.filter(|_| !salvage) else { return Ok(()) };
+    [found.replay_start, newest].iter().try_for_each(|n| missing(FileName::Log(*n)).map_or(Ok(()), Err))
 }
 
 fn apply_edit(

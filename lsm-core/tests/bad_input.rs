@@ -608,11 +608,30 @@ fn missing_files() {
     });
 }
 
-/// OPEN BUG: no file says that the newest log segment was once durable, so its loss takes synced
-/// writes with it and opens without an error. It needs a note in the manifest for each segment
-/// whose name was made durable.
+/// Once the manifest was written after a segment was begun, it is missed, synced or not.
 #[test]
-#[ignore = "open bug: the newest log segment's loss goes unnoticed"]
+fn a_missing_log_segment_that_the_manifest_names() {
+    let specimen = specimen_of(13, &WriteOptions::default());
+    let fs = fs_of(&specimen.image);
+    let db = open_on(fs.clone(), &specimen.options).expect("open");
+    db.put(&WriteOptions::default(), b"one more", b"segment").expect("put");
+    db.flush().expect("flush");
+    let image = image_of(fs.as_ref(), Path::new(DIR));
+    let mut whole = specimen.states[0].clone();
+    whole.insert(b"one more".to_vec(), b"segment".to_vec());
+    let specimen = Specimen { image, states: vec![whole], options: specimen.options };
+    let segments = logs(&specimen.image);
+    for name in &segments {
+        assert_eq!(attack(&specimen, name, None, 0), Seen::Refused, "{name}");
+    }
+    assert!(!segments.is_empty());
+}
+
+/// OPEN BUG: a segment that was begun after the manifest was last written is named nowhere else. If
+/// it is the newest one, its loss takes synced writes along and the database opens without an error.
+/// It would need a note in the manifest for each segment whose name becomes durable.
+#[test]
+#[ignore = "open bug: the loss of a log segment newer than the manifest's last record goes unnoticed"]
 fn a_missing_newest_log_segment_is_noticed() {
     let specimen = specimen(13);
     let newest = logs(&specimen.image).pop().expect("logs");

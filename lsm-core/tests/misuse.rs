@@ -247,6 +247,8 @@ fn a_manual_compaction_can_be_cancelled() {
     let tables = std::fs::read_dir(real.path()).expect("list");
     let tables = tables.filter(|e| e.as_ref().expect("entry").path().extension().is_some_and(|e| e == "sst"));
     assert_eq!(Some(tables.count().to_string()), before.0);
+    let tables: Vec<_> = tables.map(|e| e.expect("entry").file_name()).collect();
+    assert_eq!(tables.len(), 2, "{tables:?}");
     cancel.store(false, Ordering::Release);
     db.compact_range(&options, None, None).expect("compact");
     assert_eq!(db.property("dialsm.num-files-at-level0").as_deref(), Some("0"));

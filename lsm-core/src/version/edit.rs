@@ -37,6 +37,10 @@ pub struct ManifestRecord {
     pub last_seqno: Option<SeqNo>,
     /// The lowest log segment that may hold what is not yet in tables; replay starts there.
     pub replay_start: Option<FileNumber>,
+    /// A log segment whose name was durable when this was written, the newest one then: it is there
+    /// at the next opening, or was lost. So is the one that replay starts with. Absent while there is
+    /// no log.
+    pub log_named: Option<FileNumber>,
     /// Where the replay of the last opening ended.
     pub replay_end: Option<LogPosition>,
     /// The key of the placement hash; at the database's creation and in snapshots.
@@ -161,6 +165,8 @@ mod tag {
     pub(super) const NEXT_FILE_NUMBER: u64 = 2;
     pub(super) const LAST_SEQNO: u64 = 4;
     pub(super) const REPLAY_START: u64 = 6;
+    /// File number. Ignorable: without it a lost segment may go unnoticed.
+    pub(super) const LOG_NAMED: u64 = 7;
     /// Segment, offset.
     pub(super) const REPLAY_END: u64 = 8;
     /// 16 bytes.
@@ -273,6 +279,7 @@ impl ManifestRecord {
         number_field(out, tag::NEXT_FILE_NUMBER, self.next_file_number.map(|n| n.0));
         number_field(out, tag::LAST_SEQNO, self.last_seqno);
         number_field(out, tag::REPLAY_START, self.replay_start.map(|n| n.0));
+        number_field(out, tag::LOG_NAMED, self.log_named.map(|n| n.0));
         if let Some(end) = self.replay_end {
             field(out, tag::REPLAY_END, |out| {
                 put_varint(out, end.segment.0);
@@ -311,6 +318,7 @@ impl ManifestRecord {
                 tag::NEXT_FILE_NUMBER => record.next_file_number = Some(FileNumber(r.varint()?)),
                 tag::LAST_SEQNO => record.last_seqno = Some(read_seqno(r)?),
                 tag::REPLAY_START => record.replay_start = Some(FileNumber(r.varint()?)),
+                tag::LOG_NAMED => record.log_named = Some(FileNumber(r.varint()?)),
                 tag::REPLAY_END => {
                     let segment = FileNumber(r.varint()?);
                     record.replay_end = Some(LogPosition { segment, offset: r.varint()? });

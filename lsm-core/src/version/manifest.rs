@@ -7,6 +7,10 @@
 //! manifest = file header (`crate::format`, kind manifest), record, record*
 //! record   = payload length u32 (not 0), masked CRC32C u32, synced u64, payload (`edit`)
 //!            synced: bytes of this file known durable when the record was written
+//! manifest = file header (`crate::format`, kind manifest), record, record*, [mark]
+//! mark     = a record that changes nothing, put behind the last one once that was synced; the next
+//!            record is written over it
+//! record   = payload length u32 (not 0), masked CRC32C u32, payload (`edit`)
 //!            the checksum begins with that of database id and file number (8 bytes), then covers
 //!            length, synced and payload
 //! CURRENT  = "MANIFEST-NNNNNN\n"
@@ -44,6 +48,8 @@ pub struct ManifestWriter {
     size: u64,
     /// Bytes known durable.
     synced: u64,
+    /// Bytes of the mark that stands at the end, to be overwritten.
+    mark_bytes: u64,
     buffer: Vec<u8>,
     failed: bool,
 }
@@ -69,6 +75,8 @@ impl ManifestWriter {
         let seed = seed(db_id, number);
         let mut writer =
             ManifestWriter { file, number, seed, size: 0, synced: 0, buffer: header.to_vec(), failed: false };
+        let buffer = header.to_vec();
+        let mut writer = ManifestWriter { file, number, seed, size: 0, mark_bytes: 0, buffer, failed: false };
         writer.write(snapshot)?;
         Ok(writer)
     }
@@ -82,6 +90,21 @@ impl ManifestWriter {
         self.check()?;
         self.buffer.clear();
         self.write(record)
+    }
+
+    /// Puts a record that changes nothing behind the synced ones: while it stands there, damage to
+    /// the one before it is known for damage, not taken for a torn append. The next record takes its
+    /// place (or a power cut between the two could tear it and keep the next one); it must be at
+    /// least as long.
+    ///
+    /// # Errors
+    /// As [`ManifestWriter::append`].
+    pub fn mark(&mut self, record: &ManifestRecord) -> Result<()> {
+        let end = self.size;
+        self.append(record)?;
+        self.mark_bytes = self.size - end;
+        self.size = end;
+        Ok(())
     }
 
     fn write(&mut self, record: &ManifestRecord) -> Result<()> {
@@ -98,10 +121,16 @@ impl ManifestWriter {
         frame[8..].copy_from_slice(&self.synced.to_le_bytes());
         let crc = checksum::extend(frame_crc(self.seed, frame), payload);
         frame[4..8].copy_from_slice(&checksum::mask(crc).to_le_bytes());
+        let crc = checksum::extend(checksum::extend(self.seed, &frame[..4]), payload);
+        frame[4..].copy_from_slice(&checksum::mask(crc).to_le_bytes());
+        if (self.buffer.len() as u64) < self.mark_bytes {
+            return Err(Error::new(ErrorKind::Internal, "a manifest record shorter than a mark"));
+        }
         if let Err(e) = self.file.write_at(&self.buffer, self.size) {
             self.failed = true;
             return Err(e);
         }
+        self.mark_bytes = 0;
         self.size += self.buffer.len() as u64;
         Ok(())
     }

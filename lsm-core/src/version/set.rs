@@ -8,11 +8,11 @@
 //! Invariants:
 //! - The queue is first in, first out over all trees, so the manifest holds a prefix of the
 //!   installs of each tree (rule 13).
-//! - A record that was synced is followed by a mark, an edit that changes nothing, before anything
-//!   is let go of on its word. So damage to a settled record has an intact one behind it and is told
-//!   from a torn append; only damage to the mark itself looks torn, and costs nothing.
-//! - The names of the log's segments are durable before the manifest counts on them, so that one
-//!   missing at open was lost, not never made.
+//! - A record that was synced is followed by a mark before anything is let go of on its word. So
+//!   damage to a settled record has an intact one behind it and is told from a torn append; only
+//!   damage to the mark itself looks torn, and costs nothing.
+//! - The names of the log's segments are durable before the manifest counts on them, so that one it
+//!   names and that is missing at open was lost, not never made.
 //! - An edit stays queued until it is settled, and leaves the queue under its tree's lock: whoever
 //!   finds the queue empty finds everything durable, and the tree's floor never goes back.
 //! - An edit is appended only when the files it adds and their names are durable (I5): the queue
@@ -172,13 +172,14 @@ impl VersionSet {
         let Some((version, floor)) = last else { return Ok(FileNumber(0)) };
         check_settling(engine, &version)?;
         let replay_start = engine.log.first_needed(floor);
-        engine.log.sync_names()?;
+        let log_named = engine.log.sync_names()?;
         let last_seqno = Some(engine.commit.visible().load(Ordering::Acquire));
         let record = ManifestRecord {
             edits,
             next_file_number: Some(engine.peek_file_number()),
             last_seqno,
             replay_start: Some(replay_start),
+            log_named,
             ..ManifestRecord::default()
         };
         let writer = manifest.writer.as_mut().expect("roll() has opened one");
@@ -187,7 +188,7 @@ impl VersionSet {
             return Err(error);
         }
         let mark = ManifestRecord { last_seqno, ..ManifestRecord::default() };
-        if writer.append(&mark).is_err() {
+        if writer.mark(&mark).is_err() {
             // The record is durable all the same; only nothing may be appended behind a torn mark.
             manifest.writer = None;
         }
@@ -257,6 +258,8 @@ fn durable_snapshot(engine: &Engine) -> ManifestRecord {
         next_file_number: Some(engine.peek_file_number()),
         last_seqno: Some(engine.commit.visible().load(Ordering::Acquire)),
         replay_start: Some(engine.log.first_needed(state.durable_floor)),
+        // The directory is synced before this manifest comes into force.
+        log_named: engine.log.newest(),
         ..ManifestRecord::default()
     }
 }

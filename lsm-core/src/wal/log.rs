@@ -182,22 +182,28 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the segments' names durable, whatever of their bytes is.
+    /// The newest segment.
+    pub(crate) fn newest(&self) -> Option<FileNumber> {
+        self.segments.lock().chain.back().map(|s| s.number)
+    }
+
+    /// Makes the segments' names durable, whatever of their bytes is; returns the newest of them.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn sync_names(&self) -> Result<()> {
-        let names = {
+    pub(crate) fn sync_names(&self) -> Result<Option<FileNumber>> {
+        let (newest, names) = {
             let segments = self.segments.lock();
+            let newest = segments.chain.back().map(|s| s.number);
             if segments.names_synced >= segments.names_made {
-                return Ok(());
+                return Ok(newest);
             }
-            segments.names_made
+            (newest, segments.names_made)
         };
         self.fs.sync_dir(&self.dir)?;
         let mut segments = self.segments.lock();
         segments.names_synced = segments.names_synced.max(names);
-        Ok(())
+        Ok(newest)
     }
 
     /// Lets go of the segments before the one that replay begins with by the word of the durable

@@ -415,6 +415,9 @@ fn b017_deleting_while_iterating() {
     }
 }
 
+/// From here, to before there.
+type Range = (Option<&'static [u8]>, Option<&'static [u8]>);
+
 /// The marker must not pass the value in the middle level on its way down, nor be dropped while one
 /// is left below.
 #[test]
@@ -440,6 +443,7 @@ fn b019_a_delete_marker_stays_above_all_it_hides() {
             db.flush().expect("flush");
             for level in &steps {
                 let ranges: &[Span] = match parts {
+                let ranges: &[Range] = match parts {
                     false => &[(None, None)],
                     true => &[(None, Some(b"e")), (Some(b"j"), Some(b"l")), (Some(b"q"), None)],
                 };

@@ -34,7 +34,12 @@ pub(crate) fn tiny() -> Options {
 
 /// The same, with flushes and compactions by hand only.
 pub(crate) fn by_hand() -> Options {
-    Options { automatic_compaction: false, write_buffer_bytes: 16 << 20, ..tiny() }
+    Options {
+        automatic_compaction: false,
+        write_buffer_bytes: 16 << 20,
+        log_total_bytes_max: 1 << 30,
+        ..tiny()
+    }
 }
 
 pub(crate) fn synced() -> WriteOptions {

@@ -56,6 +56,7 @@ fn record(offset: u64, record: &ManifestRecord, printer: &mut Printer<'_>) -> io
         .maybe("next_file_number", record.next_file_number.map(|number| number.0))
         .maybe("last_seqno", record.last_seqno)
         .maybe("replay_start", record.replay_start.map(|number| number.0))
+        .maybe("log_named", record.log_named.map(|number| number.0))
         .maybe("replay_end_segment", record.replay_end.map(|end| end.segment.0))
         .maybe("replay_end_offset", record.replay_end.map(|end| end.offset))
         .end()?;

@@ -61,6 +61,7 @@ pub(in crate::version) fn random_record(rng: &mut Rng) -> ManifestRecord {
         next_file_number: Some(FileNumber(rng.next())),
         last_seqno: some(rng, |rng| rng.below(SEQNO_MAX)),
         replay_start: some(rng, |rng| FileNumber(rng.next())),
+        log_named: some(rng, |rng| FileNumber(rng.next())),
         replay_end: some(rng, |rng| LogPosition { segment: FileNumber(rng.next()), offset: rng.next() }),
         hash_key: some(rng, |rng| [rng.next() as u8; 16]),
         keyspaces_created: list(rng, |rng| KeyspaceDesc {

@@ -241,3 +241,28 @@ fn current_is_replaced_in_order_and_read_back() {
     assert!(write_current(&fs, dir, FileNumber(6)).is_err());
     assert_eq!(read_current(&fs, dir).expect("the old one").0, FileNumber(5));
 }
+
+/// A mark that stayed, with the next record behind it, would be unsynced like that record: a power
+/// cut could tear the one and keep the other, and the manifest would count as damaged.
+#[test]
+fn a_mark_tells_damage_from_a_torn_end_and_makes_room_for_the_next_record() {
+    let fs = MemFs::new();
+    let file = fs.create(&path()).expect("a new name");
+    let edited = |seqno| ManifestRecord { replay_start: Some(FileNumber(seqno)), ..floor(seqno) };
+    let mut writer = ManifestWriter::create(file, &DB, NUMBER, &edited(1)).expect("written");
+    writer.append(&edited(2)).expect("written");
+    writer.sync().expect("synced");
+    let end = writer.size();
+    writer.mark(&floor(2)).expect("written");
+    assert_eq!(writer.size(), end);
+    assert_eq!(read(&fs).expect("reads").0, [edited(1), edited(2), floor(2)]);
+    let file = fs.open(&path(), Access::ReadWrite).expect("open");
+    file.write_at(&[0], end - 1).expect("damaged");
+    assert_eq!(read(&fs).expect_err("no torn end").kind(), ErrorKind::Corruption);
+    file.write_at(&[2], end - 1).expect("repaired");
+    assert_eq!(read(&fs).expect("reads").0, [edited(1), edited(2), floor(2)]);
+    writer.append(&edited(300)).expect("written");
+    assert_eq!(read(&fs).expect("reads").0, [edited(1), edited(2), edited(300)]);
+    writer.mark(&edited(300)).expect("written");
+    assert_eq!(writer.append(&floor(7)).expect_err("shorter").kind(), ErrorKind::Internal);
+}
