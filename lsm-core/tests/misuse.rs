@@ -246,7 +246,6 @@ fn a_manual_compaction_can_be_cancelled() {
     // Its outputs are gone, and nothing stays claimed: the same compaction works afterwards.
     let tables = std::fs::read_dir(real.path()).expect("list");
     let tables = tables.filter(|e| e.as_ref().expect("entry").path().extension().is_some_and(|e| e == "sst"));
-    assert_eq!(Some(tables.count().to_string()), before.0);
     let tables: Vec<_> = tables.map(|e| e.expect("entry").file_name()).collect();
     assert_eq!(tables.len(), 2, "{tables:?}");
     cancel.store(false, Ordering::Release);

@@ -4,24 +4,22 @@
 //! state, every later one an edit; the state is what they add up to, in order.
 //!
 //! ```text
-//! manifest = file header (`crate::format`, kind manifest), record, record*
-//! record   = payload length u32 (not 0), masked CRC32C u32, synced u64, payload (`edit`)
-//!            synced: bytes of this file known durable when the record was written
 //! manifest = file header (`crate::format`, kind manifest), record, record*, [mark]
 //! mark     = a record that changes nothing, put behind the last one once that was synced; the next
 //!            record is written over it
 //! record   = payload length u32 (not 0), masked CRC32C u32, payload (`edit`)
 //!            the checksum begins with that of database id and file number (8 bytes), then covers
-//!            length, synced and payload
+//!            the length and the payload
 //! CURRENT  = "MANIFEST-NNNNNN\n"
 //! ```
 //!
 //! Invariants
 //! - After a failed append or sync nothing is written to that file again: what it holds is
 //!   unknown, and a record behind a torn one would be lost. The caller writes a fresh one.
-//! - A record is believed only whole. Damage is corruption if an intact record behind it says that
-//!   the damaged place was durable. Else it is a torn tail, reported, and all from there on is left
-//!   out: a power cut may keep a later write and lose an earlier one, if neither was synced.
+//! - A record is believed only whole. A last one that is cut off or fails its checksum, with
+//!   nothing valid behind it, is a torn tail (a power cut may leave the length without the bytes)
+//!   and reported. Had it been settled, what it let go of is missing from the older state, which
+//!   `version/set` notices. Anything valid behind damage makes it corruption.
 //! - `CURRENT` is replaced in one step, and only after the manifest that it will name is durable
 //!   with its name (the caller syncs it; the directory is synced here, before and after).
 
@@ -38,7 +36,7 @@ use crate::types::{DbId, FileNumber};
 use crate::wal::window::{CHUNK_BYTES, Window};
 use crate::{Error, ErrorKind, Result, checksum};
 
-const FRAME_BYTES: usize = 16;
+const FRAME_BYTES: usize = 8;
 
 /// The open end of a manifest.
 pub struct ManifestWriter {
@@ -46,8 +44,6 @@ pub struct ManifestWriter {
     number: FileNumber,
     seed: u32,
     size: u64,
-    /// Bytes known durable.
-    synced: u64,
     /// Bytes of the mark that stands at the end, to be overwritten.
     mark_bytes: u64,
     buffer: Vec<u8>,
@@ -73,8 +69,6 @@ impl ManifestWriter {
         }
         let header = FileHeader { kind: FileKind::Manifest, db_id: *db_id, number }.encode();
         let seed = seed(db_id, number);
-        let mut writer =
-            ManifestWriter { file, number, seed, size: 0, synced: 0, buffer: header.to_vec(), failed: false };
         let buffer = header.to_vec();
         let mut writer = ManifestWriter { file, number, seed, size: 0, mark_bytes: 0, buffer, failed: false };
         writer.write(snapshot)?;
@@ -118,9 +112,6 @@ impl ManifestWriter {
             .map_err(|_| Error::new(ErrorKind::TooLarge, "a manifest record of 4 GiB"))?;
         let (frame, payload) = self.buffer[frame_at..].split_at_mut(FRAME_BYTES);
         frame[..4].copy_from_slice(&payload_bytes.to_le_bytes());
-        frame[8..].copy_from_slice(&self.synced.to_le_bytes());
-        let crc = checksum::extend(frame_crc(self.seed, frame), payload);
-        frame[4..8].copy_from_slice(&checksum::mask(crc).to_le_bytes());
         let crc = checksum::extend(checksum::extend(self.seed, &frame[..4]), payload);
         frame[4..].copy_from_slice(&checksum::mask(crc).to_le_bytes());
         if (self.buffer.len() as u64) < self.mark_bytes {
@@ -141,9 +132,7 @@ impl ManifestWriter {
     /// Those of the file, after which this writer refuses everything with `Poisoned`.
     pub fn sync(&mut self) -> Result<()> {
         self.check()?;
-        self.file.sync_data().inspect_err(|_| self.failed = true)?;
-        self.synced = self.size;
-        Ok(())
+        self.file.sync_data().inspect_err(|_| self.failed = true)
     }
 
     fn check(&self) -> Result<()> {
@@ -172,11 +161,6 @@ impl ManifestWriter {
 
 fn seed(db_id: &DbId, number: FileNumber) -> u32 {
     checksum::extend(checksum::extend(0, db_id), &number.0.to_le_bytes())
-}
-
-/// The checksum over what stands in a frame beside it.
-fn frame_crc(seed: u32, frame: &[u8]) -> u32 {
-    checksum::extend(checksum::extend(seed, &frame[..4]), &frame[8..])
 }
 
 /// How far a manifest could be read.
@@ -224,8 +208,7 @@ fn read_records(
     }
     if end.end < frames.window.file_bytes() {
         if let Some(later) = frames.search(end.end)? {
-            let text =
-                format!("a damaged manifest record that was settled; the one at offset {later} says so");
+            let text = format!("a damaged manifest record; an intact one follows at offset {later}");
             return Err(Error::corruption(text).at_offset(end.end));
         }
         end.torn = true;
@@ -245,19 +228,9 @@ impl Frames {
     /// The payload's length of the intact record at `at`, if there is one.
     fn valid(&mut self, at: u64) -> Result<Option<u64>> {
         let Some((payload_bytes, frame)) = self.plausible(at)? else { return Ok(None) };
-        let crc = frame_crc(self.seed, &frame);
+        let crc = checksum::extend(self.seed, &frame[..4]);
         let crc = self.window.extend_crc(crc, at + FRAME_BYTES as u64, payload_bytes)?;
-        Ok(crc.filter(|crc| checksum::mask(*crc).to_le_bytes() == frame[4..8]).map(|_| payload_bytes))
-    }
-
-    /// Whether an intact record stands at `at` that says `damaged` was durable.
-    fn vouches(&mut self, at: u64, damaged: u64) -> Result<bool> {
-        if self.valid(at)?.is_none() {
-            return Ok(false);
-        }
-        let frame = self.window.exact(at, FRAME_BYTES)?;
-        let synced = frame[8..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        Ok(synced > damaged)
+        Ok(crc.filter(|crc| checksum::mask(*crc).to_le_bytes() == frame[4..]).map(|_| payload_bytes))
     }
 
     /// The payload's length at `at` if it is one that fits.
@@ -281,13 +254,13 @@ impl Frames {
         Ok(bytes)
     }
 
-    /// An intact record behind the damage at `damaged` that says it was durable. First where the
-    /// damaged one says that it ends, then everywhere; records have no magic, so the search is bounded in the bytes it
+    /// An intact record behind the damage at `damaged`. First where the damaged one says that it
+    /// ends, then everywhere; records have no magic, so the search is bounded in the bytes it
     /// runs through the checksum, and not being able to tell is corruption too.
     fn search(&mut self, damaged: u64) -> Result<Option<u64>> {
         if let Some((payload_bytes, _)) = self.plausible(damaged)? {
             let next = damaged + FRAME_BYTES as u64 + payload_bytes;
-            if self.vouches(next, damaged)? {
+            if self.valid(next)?.is_some() {
                 return Ok(Some(next));
             }
         }
@@ -298,7 +271,7 @@ impl Frames {
                 Error::corruption("a damaged manifest record, and too much behind it looks like records")
                     .at_offset(damaged)
             })?;
-            if self.vouches(at, damaged)? {
+            if self.valid(at)?.is_some() {
                 return Ok(Some(at));
             }
         }

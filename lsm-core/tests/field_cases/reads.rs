@@ -14,9 +14,6 @@ use crate::hostile::{
     DIR, Model, Rng, by_hand, contents, env_on, fs_of, get, image_of, open_on, put, read_file, scan, tiny,
 };
 
-/// A key range: from, inclusive, and to, exclusive.
-type Span<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
-
 fn on_sim(options: &Options) -> Db {
     open_on(SimFs::new(1), options).expect("open")
 }
@@ -442,7 +439,6 @@ fn b019_a_delete_marker_stays_above_all_it_hides() {
             around(3);
             db.flush().expect("flush");
             for level in &steps {
-                let ranges: &[Span] = match parts {
                 let ranges: &[Range] = match parts {
                     false => &[(None, None)],
                     true => &[(None, Some(b"e")), (Some(b"j"), Some(b"l")), (Some(b"q"), None)],
