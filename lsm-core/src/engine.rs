@@ -57,8 +57,8 @@ pub(crate) struct Engine {
     pub(crate) inside: AtomicUsize,
     /// The first log segment that the manifest found at open needed.
     pub(crate) replay_start: FileNumber,
-    /// The manifest found at open ended in what looks like an unfinished record.
-    pub(crate) manifest_torn: bool,
+    /// The manifest found at open holds its snapshot and then what looks like an unfinished record.
+    pub(crate) first_record_torn: bool,
     /// Taken out when the database is closed and nobody reads any more.
     pub(crate) lock: parking_lot::Mutex<Option<Box<dyn FileLock>>>,
 }

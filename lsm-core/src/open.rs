@@ -78,7 +78,7 @@ struct Found {
     next_file: FileNumber,
     replay_start: FileNumber,
     log_named: Option<FileNumber>,
-    torn: bool,
+    first_record_torn: bool,
 }
 
 /// Creates the directory and those above it. The names of those above are durable then; its own is
@@ -154,7 +154,7 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         next_file: FileNumber(number.0 + 1),
         replay_start: FileNumber(0),
         log_named: None,
-        torn: end.torn,
+        first_record_torn: end.torn && end.records == 1,
     };
     let mut tables: BTreeMap<(u8, FileNumber), TableDesc> = BTreeMap::new();
     for record in records {
@@ -271,7 +271,7 @@ fn build(
         graveyard,
         metrics: Metrics::new(),
         replay_start: found.replay_start,
-        manifest_torn: found.torn,
+        first_record_torn: found.first_record_torn,
         error: BackgroundError::default(),
         next_file: AtomicU64::new(found.next_file.0),
         next_job: AtomicU64::new(1),

@@ -48,12 +48,14 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
             apply(engine, &record, last)
         })?;
     if let Some(torn) = &end.torn
-        && engine.manifest_torn
-        && torn.position.offset == 0
+        && engine.first_record_torn
         && end.records == 0
+        && !fs.exists(&torn.path)?
     {
-        // The front of the log was let go of: the manifest's last record had been settled.
-        let text = "the manifest's last record is damaged, and the log it was settled for is gone";
+        // Before that record was begun the segments' names were made durable (a torn mark, behind a
+        // later record, says nothing of the kind): the front of the log was let go of, so the record
+        // had been settled.
+        let text = "the manifest's first record is damaged, and the log it was settled for is gone";
         return Err(Error::corruption(text).at_path(&torn.path).at_offset(0));
     }
     let mut old = Vec::new();
