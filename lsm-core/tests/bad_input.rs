@@ -538,6 +538,36 @@ fn a_damaged_manifest_over_a_log_that_was_never_synced() {
     });
 }
 
+/// The first record behind the snapshot, cut off: by the snapshot's word nothing was ever in tables,
+/// and the log that would have to hold it all has lost its front to that record.
+#[test]
+fn a_cut_through_the_first_record_of_a_manifest() {
+    within_a_minute(|| {
+        let options = Options { log_recycle_max: 0, ..by_hand() };
+        let fs = SimFs::new(16);
+        let db = open_on(fs.clone(), &options).expect("open");
+        let mut model = Model::new();
+        for i in 0..60u8 {
+            db.put(&WriteOptions::default(), &[i], &[i; 4000]).expect("put");
+            model.insert(vec![i], vec![i; 4000]);
+            if i == 50 {
+                db.flush().expect("flush");
+            }
+        }
+        let image = image_of(fs.as_ref(), Path::new(DIR));
+        let specimen = Specimen { image, states: vec![model], options };
+        let name = manifest(&specimen.image);
+        let bytes = &specimen.image[&name];
+        let snapshot_bytes = u32::from_le_bytes(bytes[64..68].try_into().expect("4 bytes"));
+        let record = 64 + 8 + snapshot_bytes as usize;
+        // Where it is cut off whole, nothing misses it.
+        let cuts = record + 1..bytes.len() - 20;
+        let tally = attack_all(&specimen, &name, cuts.map(|at| bytes[..at].to_vec()));
+        println!("{tally:?}");
+        assert!(tally.cases > 50 && tally.refused == tally.cases, "{tally:?}");
+    });
+}
+
 /// Writes that bypassed the log leave no trace but their table and the record that names it.
 #[test]
 fn a_flipped_bit_in_the_manifest_over_writes_that_bypassed_the_log() {
