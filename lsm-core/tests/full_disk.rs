@@ -14,7 +14,7 @@ use dialsm_io::{CrashPolicy, Fault, FaultFs, Fs, OpKind, Rule, SimFs};
 use hostile::{DIR, Model, Real, by_hand, contents, env_on, get, mount, open_on, tiny};
 
 /// Long enough for a retry timer, far too long for anything else.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Tries `write` until it succeeds; only a full disk may keep it from that.
 fn until_it_works(what: &str, mut write: impl FnMut() -> dialsm_core::Result<()>) {
