@@ -33,15 +33,18 @@ run() { # name, command that runs tests
 
 has_miri() { cargo +nightly miri --version > /dev/null 2>&1; }
 
+# Random tests of codecs take many minutes each here (those of `batch` 10) and are left to the ordinary run.
+#
 # The parts of the engine that hold unsafe code, share memory without locks, or read bytes that
 # somebody else may have written; and all that is quick enough beside them. Tests which start
 # processes or use real files are outside Miri's reach.
 miri() {
     if ! has_miri; then report+=("MISSING miri: no nightly toolchain with it"); bad=1; return; fi
     local area seed
-    for area in coding:: key:: batch:: checksum:: format:: filename:: slice:: snapshot:: table::block \
-        table::filter table::index table::properties wal::format version::edit::tests::unknown \
-        version::edit::tests::nonsense memtable::; do
+    for area in coding:: key:: batch::tests::the_wire_form batch::tests::bounds batch::tests::reserved \
+        checksum:: format:: filename:: slice:: snapshot:: table::block table::filter::tests::golden \
+        table::filter::tests::damaged table::index table::properties wal::format \
+        version::edit::tests::unknown version::edit::tests::nonsense memtable::; do
         run "miri $area" cargo +nightly miri test -p dialsm-core --lib -- "$area"
     done
     # Other interleavings of the lock-free parts.
@@ -55,9 +58,10 @@ miri() {
 big_endian() {
     if ! has_miri; then report+=("MISSING big-endian: no nightly toolchain with miri"); bad=1; return; fi
     local area
-    for area in coding:: key:: batch:: checksum:: format:: table::block table::filter table::index \
-        table::properties table::tests::the_format_does_not_move wal::format version::edit::tests::unknown \
-        memtable::tests::a_repeat; do
+    for area in coding:: key:: batch::tests::the_wire_form batch::tests::bounds batch::tests::reserved \
+        checksum:: format:: table::block table::filter::tests::golden table::filter::tests::damaged \
+        table::index table::properties table::tests::the_format_does_not_move wal::format \
+        version::edit::tests::unknown memtable::tests::a_repeat; do
         run "s390x $area" cargo +nightly miri test --target s390x-unknown-linux-gnu -p dialsm-core --lib -- "$area"
     done
 }

@@ -63,9 +63,9 @@ fn power_cuts(log_recycle_max: usize) {
     for (image, model, what) in images {
         let db = open_on(image, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = contents(&db);
-        // The one write that was under way may be there or not.
-        let differ = model.iter().filter(|(key, value)| found.get(*key) != Some(value)).count();
-        assert!(differ <= 1 && found.len() >= model.len(), "{what}: {differ} differ");
+        // A write under way may be there or not; and as many later ones as the writer made while a
+        // worker's hook stood between reading the model and taking the image.
+        assert!(model.keys().all(|key| found.contains_key(key)), "{what}: a key is lost");
         let newer = |key: &Vec<u8>| found[key][0] > model[key][0];
         assert!(
             model.iter().all(|(key, value)| found[key] == *value || newer(key)),
