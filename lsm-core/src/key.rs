@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::types::SeqNo;
+use crate::types::{SEQNO_MAX, SeqNo};
 
 /// Bytes that an internal key adds to its user key.
 pub const TRAILER_BYTES: usize = 8;
@@ -123,6 +123,17 @@ pub fn internal_key(user_key: &[u8], seqno: SeqNo, kind: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(user_key.len() + TRAILER_BYTES);
     append_internal(&mut out, user_key, seqno, kind);
     out
+}
+
+/// The key under which the end of a range tombstone bounds a table: before every entry of that user
+/// key, because the tombstone ends there, and after all keys that it covers.
+pub fn range_end(end: &[u8]) -> Vec<u8> {
+    internal_key(end, SEQNO_MAX, Kind::RangeDelete as u8)
+}
+
+/// Whether the last key of a table is the end of a range tombstone: its user key is not in the table.
+pub fn is_range_end(largest: &[u8]) -> bool {
+    trailer_of(largest) == trailer(SEQNO_MAX, Kind::RangeDelete as u8)
 }
 
 /// The order a user gives to keys. Must be a total order that never changes for a given name.

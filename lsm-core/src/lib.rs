@@ -45,6 +45,7 @@ mod open;
 pub mod options;
 mod prefetch;
 mod properties;
+pub mod range_del;
 pub mod read;
 mod recovery;
 pub mod slice;

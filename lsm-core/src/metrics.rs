@@ -108,6 +108,14 @@ counters! {
     IteratorSteps = iterator_steps,
     /// Entries that iterators passed without showing: older versions and tombstones.
     IteratorSkips = iterator_skips,
+    /// Moves of iterators past a range tombstone.
+    RangeJumps = range_jumps,
+    /// Entries under range tombstones that flushes and compactions left out.
+    RangeDeletedEntries = range_deleted_entries,
+    /// Pieces of range tombstones that compactions left out, because nothing older lay below.
+    RangeDeletesDropped = range_deletes_dropped,
+    /// Boundaries between output tables that cut a range tombstone in two.
+    RangeDeletesCut = range_deletes_cut,
     /// Tables open now.
     OpenTables = open_tables,
 }

@@ -2,7 +2,9 @@
 //!
 //! A table ends when it has reached its size, or when its key range would come to overlap too much
 //! of the level after the next, so that its own compaction stays cheap. It ends only between two
-//! user keys (rule 25). [`Written`] is what readers may use already and a power cut may still undo;
+//! user keys (rule 25). Range tombstones fill the gaps between points: each table gets the pieces from
+//! where it starts to where the next one does, and may have nothing else; a long tombstone without
+//! points is cut where tables of the grandparents start. [`Written`] is what readers may use already and a power cut may still undo;
 //! its [`sync`](Written::sync) comes after the tables are live, so that nobody waits for the disk.
 
 use std::sync::Arc;
@@ -14,7 +16,9 @@ use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
 use crate::key::user_key;
+use crate::metrics::Counter;
 use crate::options;
+use crate::range_del::fragments::{Cutter, Fragment};
 use crate::table::{Compression, TableOptions, TableWriter};
 use crate::tree::Tree;
 use crate::types::FileNumber;
@@ -33,6 +37,12 @@ pub(crate) struct Outputs<'a> {
     grandparents: &'a [Arc<TableFile>],
     next_grandparent: usize,
     overlapped_bytes: u64,
+    /// The first grandparent whose start was not yet thought of as a place to cut.
+    next_edge: usize,
+    /// Range tombstones to deal out, where the merge had some.
+    range_dels: Option<Cutter>,
+    /// An entry was added at all; `last_user_key` is its key.
+    has_last: bool,
     current: Option<(FileNumber, Arc<dyn File>, TableWriter)>,
     last_user_key: Vec<u8>,
     finished: Written,
@@ -90,6 +100,9 @@ impl<'a> Outputs<'a> {
             grandparents: &[],
             next_grandparent: 0,
             overlapped_bytes: 0,
+            next_edge: 0,
+            range_dels: None,
+            has_last: false,
             current: None,
             last_user_key: Vec::new(),
             finished: Written::default(),
@@ -103,19 +116,27 @@ impl<'a> Outputs<'a> {
         self
     }
 
+    /// The same, with these range tombstones dealt out to them: all within the keys that are added.
+    pub(crate) fn with_range_dels(mut self, fragments: Vec<Fragment>) -> Outputs<'a> {
+        let cutter = (!fragments.is_empty()).then(|| Cutter::new(self.tree.comparator.clone(), fragments));
+        self.range_dels = cutter;
+        self
+    }
+
     /// Adds an entry.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let user = user_key(key);
-        if let Some((.., writer)) = &self.current
-            && self.last_user_key != user
-            && (writer.estimated_bytes() >= self.target_bytes || self.overlaps_too_much(user))
-        {
-            self.finish_table()?;
+        if self.range_dels.is_some() {
+            self.cut_before(Some(user))?;
+        }
+        if self.current.is_some() && self.last_user_key != user && self.is_full(user) {
+            self.finish_table(Some(user))?;
         }
         if self.current.is_none() {
             self.current = Some(self.open_table()?);
-            self.overlapped_bytes = 0;
+            self.skip_grandparents(user);
         }
+        self.has_last = true;
         if self.last_user_key != user {
             self.last_user_key.clear();
             self.last_user_key.extend_from_slice(user);
@@ -126,19 +147,75 @@ impl<'a> Outputs<'a> {
 
     /// Ends the last table.
     pub(crate) fn finish(mut self) -> Result<Written> {
-        self.finish_table()?;
+        self.cut_before(None)?;
+        self.finish_table(None)?;
+        if let Some(cutter) = &self.range_dels {
+            self.engine.metrics.add(Counter::RangeDeletesCut, cutter.cuts());
+        }
         Ok(std::mem::take(&mut self.finished))
     }
 
+    /// Cuts within a stretch of range tombstones without points that ends before `user` (`None`: at the
+    /// end), where a table would become too large, or overlap too much: at a tombstone's start, or
+    /// where a grandparent starts.
+    fn cut_before(&mut self, user: Option<&[u8]>) -> Result<()> {
+        while let Some((edge, starts)) = self.next_edge(user) {
+            let c = &self.tree.comparator;
+            let after_last = !self.has_last || c.compare(&edge, &self.last_user_key).is_gt();
+            let empty = self.current.is_none() && self.range_dels.as_ref().is_none_or(|r| r.bytes() == 0);
+            if empty {
+                self.skip_grandparents(&edge);
+            } else if after_last && self.is_full(&edge) {
+                self.finish_table(Some(&edge))?;
+            }
+            match &mut self.range_dels {
+                Some(cutter) if starts => cutter.pass(),
+                _ => self.next_edge += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// The next place to cut before `user`, and whether a tombstone starts there.
+    fn next_edge(&mut self, user: Option<&[u8]>) -> Option<(Arc<[u8]>, bool)> {
+        let c = &self.tree.comparator;
+        let start = self.range_dels.as_ref()?.next_start();
+        let grandparent = self.grandparents.get(self.next_edge).map(|table| table.smallest_user());
+        let (edge, starts) = match (start, grandparent) {
+            (Some(start), Some(other)) if c.compare(other, start).is_lt() => (Arc::from(other), false),
+            (Some(start), _) => (start.clone(), true),
+            (None, Some(other)) => (Arc::from(other), false),
+            (None, None) => return None,
+        };
+        // A tombstone that starts at the point's own key goes into the point's table.
+        let before = user.is_none_or(|user| c.compare(&edge, user).is_lt());
+        before.then_some((edge, starts))
+    }
+
+    /// Whether the present table should end before `user`.
+    fn is_full(&mut self, user: &[u8]) -> bool {
+        let points = self.current.as_ref().map_or(0, |(.., writer)| writer.estimated_bytes());
+        let tombstones = self.range_dels.as_ref().map_or(0, Cutter::bytes);
+        points + tombstones >= self.target_bytes || self.overlaps_too_much(user)
+    }
+
     fn overlaps_too_much(&mut self, user: &[u8]) -> bool {
-        let comparator = &self.tree.comparator;
         while let Some(table) = self.grandparents.get(self.next_grandparent)
-            && comparator.compare(table.largest_user(), user).is_lt()
+            && !table.reaches(&self.tree.comparator, user)
         {
             self.overlapped_bytes += table.file_bytes();
             self.next_grandparent += 1;
         }
         self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.engine.options.table_bytes
+    }
+
+    /// A table starts at `user`: what lies before it in the grandparents is not overlapped by it.
+    fn skip_grandparents(&mut self, user: &[u8]) {
+        let empty = self.range_dels.as_ref().is_none_or(|cutter| cutter.bytes() == 0);
+        if empty {
+            self.overlaps_too_much(user);
+            self.overlapped_bytes = 0;
+        }
     }
 
     fn open_table(&self) -> Result<(FileNumber, Arc<dyn File>, TableWriter)> {
@@ -156,9 +233,16 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    fn finish_table(&mut self) -> Result<()> {
-        let Some((number, file, writer)) = self.current.take() else { return Ok(()) };
-        match writer.finish() {
+    /// Ends the present table; the next one starts at `next` (`None`: there is none).
+    fn finish_table(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let tombstones = self.range_dels.as_mut().map_or(Vec::new(), |cutter| cutter.take(next));
+        if self.current.is_none() && !tombstones.is_empty() {
+            self.current = Some(self.open_table()?);
+        }
+        self.overlapped_bytes = 0;
+        let Some((number, file, mut writer)) = self.current.take() else { return Ok(()) };
+        let added = tombstones.iter().try_for_each(|tombstone| writer.add_range_tombstone(tombstone));
+        match added.and_then(|()| writer.finish()) {
             Ok(written) => {
                 self.finished.tables.push(TableMeta::of_written(number, self.epoch, written));
                 self.finished.files.push(file);

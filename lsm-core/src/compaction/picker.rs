@@ -28,7 +28,7 @@ use crate::compaction::debt::{LevelTargets, scores};
 use crate::compaction::plan::{KeyHull, LevelInputs, Plan, Reason};
 use crate::compaction::strategy::{Granularity, Layout, Movement, Strategy, Trigger};
 use crate::key::Comparator;
-use crate::version::{Claim, LEVELS, TableFile, Version};
+use crate::version::{Claim, KeyEnd, LEVELS, TableFile, Version};
 
 /// Fewest runs that an intra-L0 merge takes: below that it reads slower and writes for nothing.
 const INTRA_L0_FILES_MIN: usize = 4;
@@ -91,20 +91,20 @@ pub fn pick_range(
     let deepest = (1..LEVELS).rev().find(|&l| !version.overlapping(l, lo, hi).is_empty());
     let base = LevelTargets::of(version, strategy).base;
     let target = target.or(deepest).unwrap_or(base).clamp(1, LEVELS - 1);
-    let gather = |lo: Option<&[u8]>, hi: Option<&[u8]>| -> Vec<LevelInputs> {
+    let gather = |lo: Option<&[u8]>, hi: Option<KeyEnd<'_>>| -> Vec<LevelInputs> {
         (0..=target)
-            .map(|l| LevelInputs { level: l as u8, files: version.overlapping(l, lo, hi) })
+            .map(|l| LevelInputs { level: l as u8, files: version.meeting(l, lo, hi) })
             .filter(|i| !i.files.is_empty())
             .collect()
     };
     let count = |inputs: &[LevelInputs]| inputs.iter().map(|i| i.files.len()).sum::<usize>();
-    let mut inputs = gather(lo, hi);
+    let mut inputs = gather(lo, hi.map(KeyEnd::at));
     // The hull grows by what it meets until it meets nothing new.
     loop {
         let Some(hull) = KeyHull::of(c, inputs.iter().flat_map(|i| &i.files)) else {
             return RangePick::Nothing;
         };
-        let wider = gather(Some(&hull.lo), Some(&hull.hi));
+        let wider = gather(Some(&hull.lo), Some(hull.end()));
         if count(&wider) == count(&inputs) {
             break;
         }
@@ -117,7 +117,10 @@ pub fn pick_range(
     if plan.files().any(|(_, f)| f.compacting()) || Running::of(version).blocks(c, &plan) {
         return RangePick::Busy;
     }
-    let gains = |f: &TableFile| f.meta().deletes > 0 || f.meta().specials > 0;
+    let gains = |f: &TableFile| {
+        let m = f.meta();
+        m.deletes > 0 || m.range_deletes > 0 || m.specials > 0
+    };
     let disjoint = plan.inputs.len() == 1 && (plan.inputs[0].level > 0 || plan.inputs[0].files.len() == 1);
     plan.trivial_move = !rewrite && disjoint && !plan.files().any(|(_, f)| gains(f));
     RangePick::Plan(Box::new(plan))
@@ -169,16 +172,18 @@ impl Context<'_> {
     }
 
     fn overlapping(&self, level: usize, hull: &KeyHull) -> Vec<Arc<TableFile>> {
-        self.version.overlapping(level, Some(&hull.lo), Some(&hull.hi))
+        self.version.meeting(level, Some(&hull.lo), Some(hull.end()))
     }
 
     fn hull_of_file(&self, file: &TableFile) -> KeyHull {
-        KeyHull { lo: file.smallest_user().to_vec(), hi: file.largest_user().to_vec() }
+        let end = file.end();
+        let (lo, hi) = (file.smallest_user().to_vec(), end.key.to_vec());
+        KeyHull { lo, hi, hi_exclusive: !end.inclusive }
     }
 
     /// Whether a file may come to lie on `level` as it is: nothing there overlaps it, nobody is
     /// about to write there, and merging it further down will not be dear. A table of mostly
-    /// tombstones with nothing below is rewritten instead: moved, it would lie there for ever.
+    /// tombstones, or with range tombstones, with nothing below is rewritten instead: moved, it would lie there for ever.
     fn fits(&self, from: usize, level: usize, file: &TableFile) -> bool {
         let hull = self.hull_of_file(file);
         if !self.overlapping(level, &hull).is_empty()
@@ -187,6 +192,9 @@ impl Context<'_> {
             return false;
         }
         let below = |l: usize| self.overlapping(l, &hull);
+        if file.meta().range_deletes > 0 && (level + 1..LEVELS).all(|l| below(l).is_empty()) {
+            return false;
+        }
         if file.meta().deletes > file.meta().entries / 2 {
             return (level + 1..LEVELS).any(|l| !below(l).is_empty());
         }
@@ -200,8 +208,7 @@ impl Context<'_> {
         let (c, l0) = (self.comparator(), self.version.l0());
         let movable = |at: usize| {
             let file = &l0[at];
-            let alone =
-                l0[at + 1..].iter().all(|f| !f.overlaps(c, file.smallest_user(), file.largest_user()));
+            let alone = l0[at + 1..].iter().all(|f| !f.meets(c, file));
             !file.compacting() && file.meta().specials == 0 && alone && self.fits(0, base, file)
         };
         let files: Vec<_> = (0..l0.len()).filter(|&at| movable(at)).map(|at| Arc::clone(&l0[at])).collect();
@@ -220,7 +227,7 @@ impl Context<'_> {
         let mut stays: Vec<&Arc<TableFile>> = Vec::new();
         let mut leaves = Vec::new();
         for file in l0.iter().rev() {
-            let held = stays.iter().any(|f| f.overlaps(c, file.smallest_user(), file.largest_user()));
+            let held = stays.iter().any(|f| f.meets(c, file));
             if file.compacting() || held {
                 stays.push(file);
             } else {
@@ -274,9 +281,8 @@ impl Context<'_> {
     fn rank(&self, level: usize, file: &TableFile) -> f64 {
         match self.strategy.movement {
             Movement::LeastOverlapWithParent => {
-                let (lo, hi) = (file.smallest_user(), file.largest_user());
                 let below = self.version.level(level + 1);
-                let range = below.overlapping(self.comparator(), Some(lo), Some(hi));
+                let range = below.meeting(self.comparator(), Some(file.smallest_user()), Some(file.end()));
                 let bytes: u64 = below[range].iter().map(|f| f.file_bytes()).sum();
                 bytes as f64 / file.compensated_bytes().max(1) as f64
             }
@@ -319,8 +325,8 @@ impl Context<'_> {
                 parents.iter().map(|f| f.file_bytes()).sum::<u64>().saturating_add(file.file_bytes()),
             );
             let mut takes = |f: &TableFile| {
-                let inside = c.compare(&hull.lo, f.smallest_user()).is_le()
-                    && c.compare(f.largest_user(), &hull.hi).is_le();
+                let inside =
+                    c.compare(&hull.lo, f.smallest_user()).is_le() && !f.end().is_after(c, &hull.end());
                 let takes = inside && !f.compacting() && f.file_bytes() <= room;
                 room -= if takes { f.file_bytes() } else { 0 };
                 takes

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::key::Comparator;
 use crate::types::FileNumber;
-use crate::version::{Claim, LEVELS, Level, Removed, TableFile, Version};
+use crate::version::{Claim, KeyEnd, LEVELS, Level, Removed, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// Why a plan was made.
@@ -31,19 +31,22 @@ pub struct LevelInputs {
     pub files: Vec<Arc<TableFile>>,
 }
 
-/// The user keys from the first to the last one (both inclusive) of a set of files.
+/// The user keys from the first to the last one of a set of files, their range tombstones included.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyHull {
     /// First user key.
     pub lo: Vec<u8>,
     /// Last user key.
     pub hi: Vec<u8>,
+    /// `hi` is the end of a range tombstone, and not in the hull.
+    pub hi_exclusive: bool,
 }
 
 impl std::fmt::Debug for KeyHull {
     /// Shows lengths only: keys stay out of logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeyHull({} bytes..={} bytes)", self.lo.len(), self.hi.len())
+        let dots = if self.hi_exclusive { ".." } else { "..=" };
+        write!(f, "KeyHull({} bytes{dots}{} bytes)", self.lo.len(), self.hi.len())
     }
 }
 
@@ -55,21 +58,26 @@ impl KeyHull {
     ) -> Option<KeyHull> {
         let mut files = files.into_iter();
         let first = files.next()?;
-        let (mut lo, mut hi) = (first.smallest_user(), first.largest_user());
+        let (mut lo, mut end) = (first.smallest_user(), first.end());
         for file in files {
             if comparator.compare(file.smallest_user(), lo).is_lt() {
                 lo = file.smallest_user();
             }
-            if comparator.compare(file.largest_user(), hi).is_gt() {
-                hi = file.largest_user();
+            if file.end().is_after(comparator, &end) {
+                end = file.end();
             }
         }
-        Some(KeyHull { lo: lo.to_vec(), hi: hi.to_vec() })
+        Some(KeyHull { lo: lo.to_vec(), hi: end.key.to_vec(), hi_exclusive: !end.inclusive })
+    }
+
+    /// Where it ends.
+    pub fn end(&self) -> KeyEnd<'_> {
+        KeyEnd { key: &self.hi, inclusive: !self.hi_exclusive }
     }
 
     /// Whether the hulls have a key in common.
     pub fn overlaps(&self, comparator: &Comparator, other: &KeyHull) -> bool {
-        comparator.compare(&self.lo, &other.hi).is_le() && comparator.compare(&other.lo, &self.hi).is_le()
+        self.end().reaches(comparator, &other.lo) && other.end().reaches(comparator, &self.lo)
     }
 }
 
@@ -118,12 +126,10 @@ impl Plan {
         let hull = KeyHull::of(&comparator, inputs.iter().flat_map(|i| &i.files))
             .expect("a plan has at least one input file");
         let out = usize::from(output_level);
-        let within = |level: usize| version.overlapping(level, Some(&hull.lo), Some(&hull.hi));
+        let within = |level: usize| version.meeting(level, Some(&hull.lo), Some(hull.end()));
         let grandparents = if out > 0 && out + 1 < LEVELS { within(out + 1) } else { Vec::new() };
         let below = (out + 1..LEVELS)
-            .filter(|&l| {
-                !version.level(l).overlapping(&comparator, Some(&hull.lo), Some(&hull.hi)).is_empty()
-            })
+            .filter(|&l| !version.level(l).meeting(&comparator, Some(&hull.lo), Some(hull.end())).is_empty())
             .map(|l| Arc::clone(version.level(l)))
             .collect();
         let (mut older_l0, mut output_epoch) = (Vec::new(), None);
@@ -195,6 +201,11 @@ impl Plan {
         self.files().for_each(|(_, f)| f.release_claim());
     }
 
+    /// Whether some input holds range tombstones.
+    pub fn has_range_deletes(&self) -> bool {
+        self.files().any(|(_, f)| f.meta().range_deletes > 0)
+    }
+
     /// Whether some input holds clues or redirected entries.
     pub fn has_specials(&self) -> bool {
         self.files().any(|(_, f)| f.meta().specials > 0)
@@ -227,7 +238,7 @@ impl Plan {
         let mut segments = vec![0.0f64; cuts.len()];
         for file in &files {
             let first = cuts.partition_point(|cut| c.compare(cut, file.smallest_user()).is_lt());
-            let end = cuts.partition_point(|cut| c.compare(cut, file.largest_user()).is_le());
+            let end = cuts.partition_point(|cut| file.reaches(c, cut));
             let share = file.file_bytes() as f64 / (end - first) as f64;
             segments[first..end].iter_mut().for_each(|s| *s += share);
         }
@@ -270,7 +281,7 @@ impl DropBelow {
         }
         let mut found = false;
         for (level, at) in &mut self.levels {
-            let reaches = |f: &Arc<TableFile>| c.compare(f.largest_user(), key).is_ge();
+            let reaches = |f: &Arc<TableFile>| f.reaches(c, key);
             let too_far = *at > 0 && reaches(&level[*at - 1]);
             let too_near = level.get(*at).is_some_and(|f| !reaches(f));
             if too_far || too_near {
@@ -279,5 +290,14 @@ impl DropBelow {
             found |= level.get(*at).is_some_and(|f| c.compare(f.smallest_user(), key).is_le());
         }
         found
+    }
+
+    /// Whether older data of any key from `start` (inclusive) to `end` (exclusive) may exist outside
+    /// the plan.
+    pub(crate) fn may_exist_between(&self, start: &[u8], end: &[u8]) -> bool {
+        let c = &self.comparator;
+        let end = KeyEnd { key: end, inclusive: false };
+        self.older_l0.iter().any(|f| f.overlaps(c, start, end))
+            || self.levels.iter().any(|(level, _)| !level.meeting(c, Some(start), Some(end)).is_empty())
     }
 }

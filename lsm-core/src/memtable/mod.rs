@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! Memtable ── Tree (tree, node): B+-tree, words of keys in its leaves ──► entries (entry, arena)
+//!    ├─ MemRangeDels (`range_del`): list of range tombstones, and what reads make of it
 //!    ├─ Counters: striped, so that writers do not meet in them
 //!    └─ MemtableIter (iter): cursor that stays right while inserts go on
 //! ```
@@ -31,6 +32,7 @@ use std::sync::Arc;
 pub use iter::MemtableIter;
 
 use crate::key::{self, Comparator, Kind, SEEK_KIND};
+use crate::range_del::{MemCover, MemRangeDels};
 use crate::types::{SEQNO_MAX, SeqNo};
 use counters::Counters;
 use entry::Target;
@@ -40,6 +42,7 @@ use tree::Tree;
 pub struct Memtable {
     tree: Tree,
     counters: Counters,
+    range_dels: MemRangeDels,
 }
 
 /// What [`Memtable::get`] finds.
@@ -64,10 +67,15 @@ impl std::fmt::Debug for Entry<'_> {
 impl Memtable {
     /// An empty memtable; takes a few KiB.
     pub fn new(comparator: Comparator) -> Memtable {
-        Memtable { tree: Tree::new(comparator), counters: Counters::default() }
+        Memtable {
+            tree: Tree::new(comparator),
+            counters: Counters::default(),
+            range_dels: MemRangeDels::default(),
+        }
     }
 
-    /// Adds an entry. One equal in key, sequence and kind to an earlier one is ignored.
+    /// Adds an entry. One equal in key, sequence and kind to an earlier one is ignored. A range delete
+    /// goes into the list of its own; one that spans nothing is ignored.
     ///
     /// # Panics
     /// If the key is longer than [`key::KEY_BYTES_MAX`], the value longer than
@@ -76,9 +84,36 @@ impl Memtable {
     #[inline]
     pub fn insert(&self, user_key: &[u8], seqno: SeqNo, kind: Kind, value: &[u8]) {
         assert!(seqno <= SEQNO_MAX);
+        if kind == Kind::RangeDelete {
+            return self.insert_range_delete(user_key, value, seqno);
+        }
         if self.tree.insert(user_key, key::trailer(seqno, kind as u8), value) {
             self.counters.add(user_key.len(), seqno, kind, value.len());
         }
+    }
+
+    #[cold]
+    fn insert_range_delete(&self, start: &[u8], end: &[u8], seqno: SeqNo) {
+        if self.comparator().compare(start, end).is_lt() {
+            self.range_dels.add(start, end, seqno);
+        }
+    }
+
+    /// The newest range tombstone over the key with a sequence number of at most `seqno`; 0 if there
+    /// is none. One load where the memtable has no tombstones.
+    #[inline]
+    pub fn range_cover(&self, user_key: &[u8], seqno: SeqNo) -> SeqNo {
+        self.range_dels.cover(self.comparator(), user_key, seqno)
+    }
+
+    /// The range tombstones inserted so far; `None` if there are none.
+    pub(crate) fn range_dels(&self) -> Option<Arc<MemCover>> {
+        self.range_dels.snapshot(self.comparator())
+    }
+
+    /// How many range tombstones were inserted.
+    pub fn range_deletes(&self) -> usize {
+        self.range_dels.len()
     }
 
     /// The newest entry of the key with a sequence number of at most `seqno`.
@@ -105,10 +140,10 @@ impl Memtable {
 
     /// Bytes of memory held, unused rests of chunks included.
     pub fn bytes_used(&self) -> usize {
-        size_of::<Memtable>() + self.tree.allocated()
+        size_of::<Memtable>() + self.tree.allocated() + self.range_dels.bytes()
     }
 
-    /// Number of entries. Like all counters, it may lag behind an insert that has not returned.
+    /// Number of entries, range tombstones not counted. Like all counters, it may lag behind an insert that has not returned.
     pub fn entries(&self) -> usize {
         self.counters.entries()
     }
@@ -120,10 +155,11 @@ impl Memtable {
 
     /// Whether no insert has returned.
     pub fn is_empty(&self) -> bool {
-        self.entries() == 0
+        self.entries() == 0 && self.range_deletes() == 0
     }
 
-    /// The smallest and the largest sequence number; `None` while empty.
+    /// The smallest and the largest sequence number of the entries, range tombstones not counted;
+    /// `None` while there are none.
     pub fn seqno_range(&self) -> Option<(SeqNo, SeqNo)> {
         self.counters.seqno_range()
     }

@@ -29,12 +29,15 @@
 //!   and a memtable may have grown between its position and the current key.
 //! - An error of any child is returned, and leaves the merge invalid until it is positioned again;
 //!   it is never taken for that child's end (B003).
+//! - With range tombstones ([`MergingIter::with_cover`]) the merge shows no entry that they hide. A
+//!   jump moves children past entries that a turn would meet again, which is right: it seeks them.
 //!
 //! Attacked by `random_walk_beside_a_model` and `b003_child_error_is_not_an_end`.
 
 use std::cmp::Ordering;
 
 use crate::key::{Comparator, user_key};
+use crate::range_del::scan::{Hidden, RangeStats, ScanCover};
 use crate::read::internal::InternalIter;
 use crate::{Error, ErrorKind, Result, Slice};
 
@@ -77,6 +80,8 @@ pub struct MergingIter<I> {
     turn_key: Vec<u8>,
     /// Scratch of [`MergingIter::build`].
     winners: Vec<u32>,
+    /// Range tombstones of the children, if they have some.
+    cover: Option<Box<ScanCover>>,
 }
 
 impl<I: InternalIter> MergingIter<I> {
@@ -93,7 +98,20 @@ impl<I: InternalIter> MergingIter<I> {
             direction: Direction::Forward,
             valid: false,
             turn_key: Vec::new(),
+            cover: None,
         }
+    }
+
+    /// The same merge without the entries that the tombstones in `cover` hide; children there are
+    /// numbered as here.
+    pub(crate) fn with_cover(mut self, cover: ScanCover) -> MergingIter<I> {
+        self.cover = (!cover.is_empty()).then(|| Box::new(cover));
+        self
+    }
+
+    /// What range tombstones have cost and spared so far.
+    pub fn range_stats(&self) -> RangeStats {
+        self.cover.as_ref().map_or_else(RangeStats::default, |cover| cover.stats())
     }
 
     /// The children, in the order in which they were given.
@@ -199,6 +217,48 @@ impl<I: InternalIter> MergingIter<I> {
             step(child)?;
         }
         self.build();
+        self.pass_hidden()
+    }
+
+    /// Passes over what range tombstones hide, in the present direction.
+    #[inline]
+    fn pass_hidden(&mut self) -> Result<()> {
+        let Some(mut cover) = self.cover.take() else { return Ok(()) };
+        let passed = self.pass_covered(&mut cover);
+        self.cover = Some(cover);
+        // Half-moved children are no position.
+        passed.inspect_err(|_| self.valid = false)
+    }
+
+    fn pass_covered(&mut self, cover: &mut ScanCover) -> Result<()> {
+        let forward = self.direction == Direction::Forward;
+        while self.valid {
+            let winner = self.tree[0] as usize;
+            match cover.check(self.children[winner].key(), winner, forward)? {
+                None => return Ok(()),
+                Some(Hidden::Step) => self.step()?,
+                Some(Hidden::Jump(first)) => {
+                    self.jump(first, cover.target())?;
+                    self.build();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the children from `first` on to `target` (backward: before it), if they are not past it.
+    fn jump(&mut self, first: usize, target: &[u8]) -> Result<()> {
+        for child in &mut self.children[first..] {
+            if !child.valid() {
+                continue;
+            }
+            let order = self.comparator.compare_internal(child.key(), target);
+            match self.direction {
+                Direction::Forward if order.is_lt() => child.seek(target)?,
+                Direction::Backward if order.is_gt() => child.seek_for_prev(target)?,
+                _ => {}
+            }
+        }
         Ok(())
     }
 
@@ -207,11 +267,19 @@ impl<I: InternalIter> MergingIter<I> {
             return Err(Error::new(ErrorKind::Internal, "a merge was moved while it had no position"));
         }
         if self.direction != direction {
-            return self.turn(direction);
+            self.turn(direction)?;
+        } else {
+            self.step()?;
         }
+        self.pass_hidden()
+    }
+
+    /// One entry on, in the present direction.
+    #[inline]
+    fn step(&mut self) -> Result<()> {
         self.valid = false;
         let winner = self.tree[0] as usize;
-        match direction {
+        match self.direction {
             Direction::Forward => self.children[winner].next()?,
             Direction::Backward => self.children[winner].prev()?,
         }

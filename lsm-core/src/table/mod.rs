@@ -4,14 +4,15 @@
 //! [`TableReader`], whose blocks come through the block cache (R5, [`crate::cache`]).
 //!
 //! In reading order: `format` (the whole file, footer, handles, sealed blocks), `block` (restart
-//! points), `filter`, `index`, `properties`, `writer`, `reader`, `iter`, `verify`.
+//! points), `filter`, `index`, `properties`, `range_section`, `writer`, `reader`, `iter`, `verify`.
 //!
 //! Invariants
 //! - Entries are in strictly ascending internal-key order; the writer refuses anything else.
 //! - An index separator is at or after the last key of its block and before the first key of the
 //!   next. Where the two blocks share a user key it is that last key itself, so a look-up needs
 //!   one block, however the versions of a key straddle blocks.
-//! - A filter answers "no" only for user keys that no section of the table holds.
+//! - A filter answers "no" only for user keys that no section of the table holds. It knows nothing
+//!   of range tombstones: whoever asks a table for a key asks for its cover as well (B021).
 //! - No byte of a file is believed before a checksum or a bound has spoken for it; what is wrong
 //!   becomes an error with file and offset. Attacked by `flip_every_byte` and `cut_at_every_length`.
 
@@ -21,6 +22,7 @@ pub mod format;
 mod index;
 mod iter;
 pub mod properties;
+mod range_section;
 mod reader;
 mod verify;
 mod writer;

@@ -20,6 +20,8 @@ pub struct Properties {
     pub entries: u64,
     /// Deletes and single deletes among them.
     pub deletes: u64,
+    /// Range tombstones among them. Written only where there are some.
+    pub range_deletes: u64,
     /// Data blocks in all sections.
     pub data_blocks: u64,
     /// Bytes of all internal keys before prefix compression.
@@ -30,9 +32,9 @@ pub struct Properties {
     pub seqno_min: SeqNo,
     /// The largest sequence number.
     pub seqno_max: SeqNo,
-    /// The first internal key.
+    /// The first internal key; it may be that of a range tombstone.
     pub smallest: Vec<u8>,
-    /// The last internal key.
+    /// The last internal key, or the end of a range tombstone ([`crate::key::range_end`]).
     pub largest: Vec<u8>,
     /// What the creator of the table added, in order of names.
     pub others: Vec<(String, Vec<u8>)>,
@@ -71,6 +73,11 @@ impl Properties {
             coding::put_varint(&mut value, *numbers.number(name));
             list.push((name, value));
         }
+        if self.range_deletes > 0 {
+            let mut value = Vec::new();
+            coding::put_varint(&mut value, self.range_deletes);
+            list.push(("range_deletes", value));
+        }
         list.extend(self.others.iter().map(|(name, value)| (&name[..], value.clone())));
         list.sort();
         let mut out = Vec::new();
@@ -101,6 +108,10 @@ impl Properties {
                 "comparator" => out.comparator = text(value)?,
                 "largest" => out.largest = value.to_vec(),
                 "smallest" => out.smallest = value.to_vec(),
+                "range_deletes" => {
+                    out.range_deletes = Reader::new(value, "a property").varint()?;
+                    seen -= 1;
+                }
                 _ if NUMBERS.contains(&&name[..]) => {
                     *out.number(&name) = Reader::new(value, "a property").varint()?;
                 }
@@ -133,6 +144,7 @@ mod tests {
             comparator: "dialsm.bytewise".into(),
             entries: 3,
             deletes: 1,
+            range_deletes: 1,
             data_blocks: 2,
             raw_key_bytes: 1 << 40,
             raw_value_bytes: 77,

@@ -1,6 +1,6 @@
 //! Opens a table and finds keys in it (R4).
 //!
-//! Opening reads all but the data blocks: header, footer, properties, filter and index stay in
+//! Opening reads all but the data blocks: header, footer, properties, filter, index and range tombstones stay in
 //! memory ([`TableReader::memory_bytes`]), so that a point read asks the filter, searches the
 //! index and reads at most one block, which comes through the block cache (R5).
 //!
@@ -19,10 +19,12 @@ use super::filter::{Filter, hash_key};
 use super::format::{self, BLOCK_BYTES_MAX, BLOCK_TRAILER_BYTES, FOOTER_BYTES, Footer, Handle};
 use super::index::Index;
 use super::properties::Properties;
+use super::range_section::{self, Section};
 use super::{Found, IterSpec, ReadSpec, ReadStats, TableIter};
 use crate::cache::{BlockCache, FileId};
 use crate::format::{FileHeader, FileKind, HEADER_BYTES, HEADER_BYTES_MAX};
 use crate::key::{self, Comparator, SEEK_KIND};
+use crate::range_del::RangeDels;
 use crate::types::{DbId, FileNumber, SeqNo};
 use crate::{Error, ErrorKind, Result};
 
@@ -34,6 +36,7 @@ pub struct TableReader {
     pub(super) footer: Footer,
     pub(super) index: Index,
     pub(super) filter: Option<Filter>,
+    pub(super) range_dels: Option<Section>,
     properties: Properties,
     cache: Arc<BlockCache>,
     file_id: FileId,
@@ -83,9 +86,9 @@ impl TableReader {
         let mut footer = [0u8; FOOTER_BYTES];
         format::read_exact(&*file, &mut footer, footer_at)?;
         let footer = Footer::decode(&footer, content_start, file_bytes)?;
-        if !footer.clues.is_empty() || !footer.range_tombstones.is_empty() {
+        if !footer.clues.is_empty() {
             // Passing over a section would answer reads wrongly.
-            let text = "the table has a section of clues or range tombstones, which this build does not read";
+            let text = "the table has a section of clues, which this build does not read";
             return Err(Error::new(ErrorKind::NewerFormat, text).at_offset(footer_at + 16));
         }
         let properties = read_payload(&*file, footer.properties, Properties::decode)?;
@@ -98,6 +101,23 @@ impl TableReader {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let index = Index::read(&*file, footer.values, &comparator, &(content_start..footer_at))?;
+        let range_dels = match footer.range_tombstones.is_empty() {
+            true => None,
+            false => Some(range_section::read(
+                &*file,
+                footer.range_tombstones,
+                &comparator,
+                &(content_start..footer_at),
+            )?),
+        };
+        let found = range_dels.as_ref().map_or(0, |section| section.set.len() as u64);
+        if found != properties.range_deletes {
+            let text = format!(
+                "the properties say {} range tombstones, the table has {found}",
+                properties.range_deletes
+            );
+            return Err(Error::corruption(text).at_offset(footer_at + 32));
+        }
         let filter = match footer.filter.is_empty() || !comparator.equal_is_identical() {
             true => None,
             false => Some(read_payload(&*file, footer.filter, Filter::decode)?),
@@ -111,6 +131,7 @@ impl TableReader {
             footer,
             index,
             filter,
+            range_dels,
             properties,
             cache,
             file_id,
@@ -118,7 +139,14 @@ impl TableReader {
         })
     }
 
-    /// The newest entry of `user_key` with a sequence number up to `seqno`, whatever its kind.
+    /// The table's range tombstones, if it has some.
+    #[inline]
+    pub fn range_dels(&self) -> Option<&Arc<RangeDels>> {
+        self.range_dels.as_ref().map(|section| &section.set)
+    }
+
+    /// The newest entry of `user_key` with a sequence number up to `seqno`, whatever its kind. Range
+    /// tombstones are not looked at: [`TableReader::range_dels`] knows them.
     ///
     /// # Errors
     /// `Corruption` with file and offset; those of the file.
@@ -196,11 +224,17 @@ impl TableReader {
         }
     }
 
-    /// Bytes held in memory while the table is open: index, filter, properties.
+    /// Bytes held in memory while the table is open: index, filter, range tombstones, properties.
     pub fn memory_bytes(&self) -> usize {
         let p = &self.properties;
         let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
-        size_of::<TableReader>() + self.index.memory_bytes() + filter + p.smallest.len() + p.largest.len()
+        let range_dels = self.range_dels().map_or(0, |set| set.memory_bytes());
+        size_of::<TableReader>()
+            + self.index.memory_bytes()
+            + filter
+            + range_dels
+            + p.smallest.len()
+            + p.largest.len()
     }
 
     /// What the table says about itself.

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::filter::hash_key;
 use super::format;
+use super::properties::Properties;
 use super::reader::TableReader;
 use super::{IterSpec, ReadStats};
 use crate::key::{self, Kind, TRAILER_BYTES};
@@ -26,6 +27,8 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Deletes and single deletes among them.
     pub deletes: u64,
+    /// Range tombstones among them.
+    pub range_deletes: u64,
     /// Data blocks.
     pub data_blocks: u64,
     /// Distinct user keys.
@@ -57,7 +60,8 @@ impl TableReader {
         let mut report = self.verify_entries()?;
         self.verify_separators()?;
         report.file_bytes = self.footer.file_bytes;
-        report.data_blocks = self.index.len() as u64;
+        report.data_blocks =
+            self.index.len() as u64 + self.range_dels.as_ref().map_or(0, |section| section.blocks);
         let p = self.properties();
         agree("data blocks", p.data_blocks, report.data_blocks)?;
         let mut piece = vec![0; CHECKSUM_PIECE_BYTES.min(report.file_bytes as usize)];
@@ -105,16 +109,32 @@ impl TableReader {
             last.extend_from_slice(internal);
             it.next()?;
         }
+        let mut counted = Properties {
+            entries: report.entries,
+            raw_key_bytes,
+            raw_value_bytes,
+            seqno_min: if report.entries == 0 { 0 } else { seqno_min },
+            seqno_max,
+            smallest: first,
+            largest: last,
+            ..Properties::default()
+        };
+        // Checked one by one when the table was opened.
+        if let Some(section) = &self.range_dels {
+            section.counts.add_to(&self.comparator, &mut counted);
+        }
+        (report.entries, report.range_deletes) = (counted.entries, counted.range_deletes);
         let p = self.properties();
         agree("entries", p.entries, report.entries)?;
         agree("deletes", p.deletes, report.deletes)?;
-        agree("bytes of keys", p.raw_key_bytes, raw_key_bytes)?;
-        agree("bytes of values", p.raw_value_bytes, raw_value_bytes)?;
+        agree("range tombstones", p.range_deletes, report.range_deletes)?;
+        agree("bytes of keys", p.raw_key_bytes, counted.raw_key_bytes)?;
+        agree("bytes of values", p.raw_value_bytes, counted.raw_value_bytes)?;
         if report.entries > 0 {
-            agree("as smallest sequence", p.seqno_min, seqno_min)?;
-            agree("as largest sequence", p.seqno_max, seqno_max)?;
+            agree("as smallest sequence", p.seqno_min, counted.seqno_min)?;
+            agree("as largest sequence", p.seqno_max, counted.seqno_max)?;
         }
-        if p.smallest != first || p.largest != last {
+        if p.smallest != counted.smallest || p.largest != counted.largest {
             return Err(Error::corruption("the properties name other bounds than the table has"));
         }
         report.stats = *it.stats();

@@ -18,8 +18,10 @@ use super::filter::FilterBuilder;
 use super::format::{self, BLOCK_TRAILER_BYTES, Compression, FOOTER_BYTES, Footer, Handle};
 use super::index::{self, IndexBuilder};
 use super::properties::Properties;
+use super::range_section::SectionBuilder;
 use crate::format::FileHeader;
 use crate::key::{self, Comparator, KEY_BYTES_MAX, Kind, TRAILER_BYTES, VALUE_BYTES_MAX};
+use crate::range_del::RangeTombstone;
 use crate::types::{SEQNO_MAX, SeqNo};
 use crate::{Error, ErrorKind, Result, checksum};
 
@@ -39,9 +41,12 @@ pub struct TableMeta {
     pub entries: u64,
     /// Deletes and single deletes among them.
     pub deletes: u64,
-    /// The first internal key; empty in a table without entries.
+    /// Range tombstones among them.
+    pub range_deletes: u64,
+    /// The first internal key, be it a range tombstone's; empty in a table without entries.
     pub smallest: Vec<u8>,
-    /// The last internal key; empty in a table without entries.
+    /// The last internal key, or the end of a range tombstone ([`key::range_end`]); empty in a table
+    /// without entries.
     pub largest: Vec<u8>,
     /// The smallest sequence number; 0 in a table without entries.
     pub seqno_min: SeqNo,
@@ -128,6 +133,7 @@ pub struct TableWriter {
     unindexed: Option<Handle>,
     separator: Vec<u8>,
     last_key: Vec<u8>,
+    range_dels: Option<SectionBuilder>,
     properties: Properties,
     failed: bool,
 }
@@ -156,6 +162,7 @@ impl TableWriter {
             unindexed: None,
             separator: Vec::new(),
             last_key: Vec::new(),
+            range_dels: None,
             properties: Properties {
                 comparator: comparator.name().to_owned(),
                 seqno_min: SEQNO_MAX,
@@ -210,6 +217,18 @@ impl TableWriter {
         }
         self.block.add(internal_key, shared, value);
         Ok(())
+    }
+
+    /// Adds a range tombstone. Those of a table come in order of their starts, newest first where these
+    /// are the same, and two of them either have both ends in common or do not meet.
+    ///
+    /// # Errors
+    /// `Internal` if it is out of order or spans nothing; `TooLarge`.
+    pub fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<()> {
+        let section = self.range_dels.get_or_insert_with(|| {
+            SectionBuilder::new(self.comparator.clone(), self.options.index_partition_bytes)
+        });
+        section.add(tombstone)
     }
 
     /// Checks the entry; returns the bytes its user key shares with the last one.
@@ -304,7 +323,7 @@ impl TableWriter {
         self.sink.offset() + open + self.index.bytes() + self.filter.bytes() + 2 * FOOTER_BYTES as u64
     }
 
-    /// Entries added so far.
+    /// Entries added so far, range tombstones not counted.
     pub fn entries(&self) -> u64 {
         self.properties.entries
     }
@@ -326,15 +345,25 @@ impl TableWriter {
         }
         let mut p = self.properties;
         p.largest = self.last_key;
+        let mut sink = self.sink;
+        let mut footer = Footer::default();
+        let mut tombstones = None;
+        if let Some(section) = self.range_dels {
+            section.counts().add_to(&self.comparator, &mut p);
+            tombstones = Some(section.write(|raw| sink.append_block(&[raw], index::INDEX_COMPRESSION))?);
+        }
         if p.entries == 0 {
             p.seqno_min = 0;
         }
-        let mut sink = self.sink;
-        let mut footer = Footer::default();
         if let Some(payload) = self.filter.finish() {
             footer.filter = sink.append_block(&[&payload], Compression::None)?;
         }
-        footer.values = self.index.finish(|raw| sink.append_block(&[raw], index::INDEX_COMPRESSION))?;
+        let mut write_index = |raw: &[u8]| sink.append_block(&[raw], index::INDEX_COMPRESSION);
+        footer.values = self.index.finish(&mut write_index)?;
+        if let Some((index, blocks)) = tombstones {
+            p.data_blocks += blocks;
+            footer.range_tombstones = index.finish(&mut write_index)?;
+        }
         footer.properties = sink.append_block(&[&p.encode()], Compression::None)?;
         footer.file_bytes = sink.offset() + FOOTER_BYTES as u64;
         sink.append(&footer.encode())?;
@@ -345,6 +374,7 @@ impl TableWriter {
             checksum: sink.crc,
             entries: p.entries,
             deletes: p.deletes,
+            range_deletes: p.range_deletes,
             smallest: p.smallest,
             largest: p.largest,
             seqno_min: p.seqno_min,

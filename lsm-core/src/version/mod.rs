@@ -10,5 +10,5 @@ pub mod table_file;
 #[allow(clippy::module_inception, reason = "a version is the main thing of this module")]
 pub mod version;
 
-pub use table_file::{Claim, TableFile, TableMeta};
+pub use table_file::{Claim, KeyEnd, TableFile, TableMeta};
 pub use version::{LEVELS, Level, Removed, Version};

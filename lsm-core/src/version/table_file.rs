@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::key::{Comparator, user_key};
+use crate::key::{Comparator, is_range_end, user_key};
 use crate::obsolete::Graveyard;
 use crate::types::{FileNumber, SeqNo};
 use crate::version::edit::TableDesc;
@@ -25,9 +25,9 @@ pub struct TableMeta {
     pub checksum: u32,
     /// Place in L0: greater is newer. Given at flush; says nothing on deeper levels.
     pub epoch: u64,
-    /// First internal key.
+    /// First internal key, be it a range tombstone's.
     pub smallest: Vec<u8>,
-    /// Last internal key.
+    /// Last internal key, or the exclusive end of a range tombstone ([`crate::key::range_end`]).
     pub largest: Vec<u8>,
     /// Smallest sequence number inside.
     pub seqno_min: SeqNo,
@@ -35,8 +35,10 @@ pub struct TableMeta {
     pub seqno_max: SeqNo,
     /// Number of entries.
     pub entries: u64,
-    /// How many of them are tombstones.
+    /// How many of them are tombstones of one key.
     pub deletes: u64,
+    /// How many of them are range tombstones.
+    pub range_deletes: u64,
     /// Bytes of all keys before compression.
     pub raw_key_bytes: u64,
     /// Bytes of all values before compression.
@@ -60,6 +62,7 @@ impl TableMeta {
             seqno_max: written.seqno_max,
             entries: written.entries,
             deletes: written.deletes,
+            range_deletes: written.range_deletes,
             raw_key_bytes: written.raw_key_bytes,
             raw_value_bytes: written.raw_value_bytes,
             specials: 0,
@@ -79,6 +82,7 @@ impl TableMeta {
             seqno_max: desc.seqno_max,
             entries: desc.entries,
             deletes: desc.deletes,
+            range_deletes: desc.range_deletes,
             raw_key_bytes: desc.raw_key_bytes,
             raw_value_bytes: desc.raw_value_bytes,
             specials: desc.clues,
@@ -99,13 +103,49 @@ impl TableMeta {
             logged_seqno_max: 0,
             entries: self.entries,
             deletes: self.deletes,
-            range_deletes: 0,
+            range_deletes: self.range_deletes,
             raw_key_bytes: self.raw_key_bytes,
             raw_value_bytes: self.raw_value_bytes,
             dir_id: 0,
             clues: self.specials,
             ..TableDesc::default()
         }
+    }
+}
+
+/// Where a range of keys ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyEnd<'a> {
+    /// The last user key, or the first one after.
+    pub key: &'a [u8],
+    /// Whether `key` belongs to the range.
+    pub inclusive: bool,
+}
+
+impl<'a> KeyEnd<'a> {
+    /// The end of a range that `key` belongs to.
+    pub fn at(key: &'a [u8]) -> KeyEnd<'a> {
+        KeyEnd { key, inclusive: true }
+    }
+
+    /// Whether a range with this end reaches `key`, if it starts early enough.
+    #[inline]
+    pub fn reaches(&self, comparator: &Comparator, key: &[u8]) -> bool {
+        let order = comparator.compare(self.key, key);
+        order.is_gt() || (self.inclusive && order.is_eq())
+    }
+
+    /// Whether this end lies behind `other`.
+    pub fn is_after(&self, comparator: &Comparator, other: &KeyEnd<'_>) -> bool {
+        let order = comparator.compare(self.key, other.key);
+        order.is_gt() || (order.is_eq() && self.inclusive && !other.inclusive)
+    }
+}
+
+impl fmt::Debug for KeyEnd<'_> {
+    /// Shows the length only: keys stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyEnd({} bytes, inclusive {})", self.key.len(), self.inclusive)
     }
 }
 
@@ -165,9 +205,21 @@ impl TableFile {
         user_key(&self.meta.smallest)
     }
 
-    /// Last user key, inclusive.
+    /// Last user key; whether it is in the table says [`TableFile::end`].
     pub fn largest_user(&self) -> &[u8] {
         user_key(&self.meta.largest)
+    }
+
+    /// Where the table's keys end. Exclusive if that is the end of a range tombstone: then the next
+    /// table of the level may start with this key.
+    pub fn end(&self) -> KeyEnd<'_> {
+        KeyEnd { key: self.largest_user(), inclusive: !is_range_end(&self.meta.largest) }
+    }
+
+    /// Whether the table ends at or after the user key.
+    #[inline]
+    pub fn reaches(&self, comparator: &Comparator, key: &[u8]) -> bool {
+        self.end().reaches(comparator, key)
     }
 
     /// [`Comparator::prefix`] of the first user key.
@@ -191,16 +243,19 @@ impl TableFile {
         m.file_bytes.saturating_add(surplus.saturating_mul(mean_value).saturating_mul(2))
     }
 
-    /// Whether the user key lies between the first and the last one.
+    /// Whether the user key lies within the table's key range.
     pub fn spans(&self, comparator: &Comparator, key: &[u8]) -> bool {
-        comparator.compare(self.smallest_user(), key).is_le()
-            && comparator.compare(key, self.largest_user()).is_le()
+        comparator.compare(self.smallest_user(), key).is_le() && self.reaches(comparator, key)
     }
 
-    /// Whether the table's key interval meets `lo..=hi`.
-    pub fn overlaps(&self, comparator: &Comparator, lo: &[u8], hi: &[u8]) -> bool {
-        comparator.compare(self.smallest_user(), hi).is_le()
-            && comparator.compare(lo, self.largest_user()).is_le()
+    /// Whether the table's key range meets the one from `lo` (inclusive) to `end`.
+    pub fn overlaps(&self, comparator: &Comparator, lo: &[u8], end: KeyEnd<'_>) -> bool {
+        end.reaches(comparator, self.smallest_user()) && self.reaches(comparator, lo)
+    }
+
+    /// Whether the key ranges of two tables meet.
+    pub fn meets(&self, comparator: &Comparator, other: &TableFile) -> bool {
+        self.overlaps(comparator, other.smallest_user(), other.end())
     }
 
     /// The compaction that holds this file, if one does.

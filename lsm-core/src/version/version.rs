@@ -10,8 +10,8 @@
 //! INVARIANTS, checked by [`Version::check_invariants`] on every `apply` for the levels it
 //! touches, whatever the edit's source:
 //! - L0 epochs strictly descend.
-//! - On deeper levels a table's last user key is below the next table's first user key; so a user
-//!   key never straddles two tables of a level, and one table answers for it.
+//! - On deeper levels a table ends before the next table's first user key (its range tombstones may
+//!   end just there, their ends are exclusive); so a user key never straddles two tables of a level, and one table answers for it.
 //! - Within a table, first key ≤ last key. No file stands twice in a version.
 //!
 //! I3 (recency by position) is upheld by the picker and attacked by its simulation.
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::key::Comparator;
 use crate::types::FileNumber;
-use crate::version::TableFile;
+use crate::version::{KeyEnd, TableFile};
 use crate::{Error, Result};
 
 /// Levels of a tree, L0 included.
@@ -35,7 +35,7 @@ pub type Removed = (u8, FileNumber);
 #[derive(Default)]
 pub struct Level {
     files: Vec<Arc<TableFile>>,
-    /// Prefix of each file's last user key, dense: the search touches no file until it has ties.
+    /// Prefix of the user key at which each file ends, dense: the search touches no file until it has ties.
     largest_prefixes: Box<[u64]>,
     bytes: u64,
 }
@@ -54,8 +54,7 @@ impl Level {
         self.bytes
     }
 
-    /// Index of the first file whose last user key is at or after `key`; the file count if none
-    /// is. Deeper levels only.
+    /// Index of the first file that ends at or after `key`; the file count if none does. Deeper levels only.
     pub fn first_reaching(&self, comparator: &Comparator, key: &[u8]) -> usize {
         let prefix = comparator.prefix(key);
         let low = self.largest_prefixes.partition_point(|&p| p < prefix);
@@ -64,8 +63,7 @@ impl Level {
             return low;
         }
         let ties = self.largest_prefixes[low..].partition_point(|&p| p == prefix);
-        low + self.files[low..low + ties]
-            .partition_point(|f| comparator.compare(f.largest_user(), key).is_lt())
+        low + self.files[low..low + ties].partition_point(|f| !f.reaches(comparator, key))
     }
 
     /// The file whose interval holds `key`. Deeper levels only.
@@ -76,13 +74,22 @@ impl Level {
 
     /// The files that meet `lo..=hi` (user keys; `None` is unbounded). Deeper levels only.
     pub fn overlapping(&self, comparator: &Comparator, lo: Option<&[u8]>, hi: Option<&[u8]>) -> Range<usize> {
+        self.meeting(comparator, lo, hi.map(KeyEnd::at))
+    }
+
+    /// The files that meet the user keys from `lo` (inclusive) to `hi`. Deeper levels only.
+    pub fn meeting(
+        &self,
+        comparator: &Comparator,
+        lo: Option<&[u8]>,
+        hi: Option<KeyEnd<'_>>,
+    ) -> Range<usize> {
         let start = lo.map_or(0, |lo| self.first_reaching(comparator, lo));
         let end = match hi {
             None => self.files.len(),
             Some(hi) => {
-                let at = self.first_reaching(comparator, hi);
-                let starts_in =
-                    self.files.get(at).is_some_and(|f| comparator.compare(f.smallest_user(), hi).is_le());
+                let at = self.first_reaching(comparator, hi.key);
+                let starts_in = self.files.get(at).is_some_and(|f| hi.reaches(comparator, f.smallest_user()));
                 at + usize::from(starts_in)
             }
         };
@@ -162,13 +169,19 @@ impl Version {
 
     /// The files of a level that meet the user keys `lo..=hi` (`None`: unbounded), in level order.
     pub fn overlapping(&self, level: usize, lo: Option<&[u8]>, hi: Option<&[u8]>) -> Vec<Arc<TableFile>> {
+        self.meeting(level, lo, hi.map(KeyEnd::at))
+    }
+
+    /// The files of a level that meet the user keys from `lo` (inclusive) to `hi` (`None`: unbounded),
+    /// in level order.
+    pub fn meeting(&self, level: usize, lo: Option<&[u8]>, hi: Option<KeyEnd<'_>>) -> Vec<Arc<TableFile>> {
         if level > 0 {
-            let range = self.levels[level].overlapping(&self.comparator, lo, hi);
+            let range = self.levels[level].meeting(&self.comparator, lo, hi);
             return self.levels[level][range].to_vec();
         }
         let meets = |f: &&Arc<TableFile>| {
-            lo.is_none_or(|lo| self.comparator.compare(lo, f.largest_user()).is_le())
-                && hi.is_none_or(|hi| self.comparator.compare(f.smallest_user(), hi).is_le())
+            lo.is_none_or(|lo| f.reaches(&self.comparator, lo))
+                && hi.is_none_or(|hi| hi.reaches(&self.comparator, f.smallest_user()))
         };
         self.l0().iter().filter(meets).cloned().collect()
     }
@@ -250,7 +263,7 @@ impl Version {
             let (a, b) = (&pair[0], &pair[1]);
             let in_order = match level {
                 0 => a.meta().epoch > b.meta().epoch,
-                _ => self.comparator.compare(a.largest_user(), b.smallest_user()).is_lt(),
+                _ => !a.reaches(&self.comparator, b.smallest_user()),
             };
             if !in_order {
                 let what = if level == 0 { "share an epoch on" } else { "overlap on" };

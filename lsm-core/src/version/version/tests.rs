@@ -90,7 +90,7 @@ fn searches_agree_with_a_scan() {
                 hits += usize::from(want.is_some());
                 let (lo, hi) = if comparator.compare(&x, &y).is_le() { (x, y) } else { (y, x) };
                 let got: Vec<_> = v.overlapping(2, Some(&lo), Some(&hi)).iter().map(|f| f.number()).collect();
-                let meets = |f: &&Arc<TableFile>| f.overlaps(&comparator, &lo, &hi);
+                let meets = |f: &&Arc<TableFile>| f.overlaps(&comparator, &lo, KeyEnd::at(&hi));
                 let want: Vec<_> = v.level(2).iter().filter(meets).map(|f| f.number()).collect();
                 assert_eq!(got, want);
                 assert!(v.overlapping(2, Some(&hi), Some(&lo)).len() <= 1 || lo == hi);
