@@ -13,6 +13,7 @@ use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind, HEADER_BYTES};
 use crate::iterator::DbIterator;
 use crate::key::Kind;
+use crate::merge_operator::{Merging, no_operator};
 use crate::metrics::{Counter, MetricsSnapshot};
 use crate::options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
 use crate::read::get::{self, ReadContext};
@@ -110,7 +111,9 @@ impl Db {
         self.write(options, batch)
     }
 
-    /// Removes `key`, which the caller promises to have put at most once since it was last removed.
+    /// Removes `key`, which the caller promises to have put only while it was absent: never over an
+    /// older value or over operands. Merging onto it is allowed. If the promise does not hold, or the
+    /// key was removed in other ways than this one, an older value may come back.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -120,13 +123,23 @@ impl Db {
         self.write(options, batch)
     }
 
+    /// Adds `operand` to what the merge operator makes the value of `key` of.
+    ///
+    /// # Errors
+    /// As [`Db::write`]; `InvalidArgument` without a merge operator.
+    pub fn merge(&self, options: &WriteOptions, key: &[u8], operand: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 16);
+        batch.merge(key, operand)?;
+        self.write(options, batch)
+    }
+
     /// Applies all operations of `batch`, at once to every reader, whole or not at all after a
     /// crash. Waits while writes are stalled.
     ///
     /// # Errors
     /// `WouldStall`, `TimedOut` as the options ask; `NoSpace` while the disk is full; `Poisoned`
     /// after a lasting background error; `Closed`; `Unsupported` for operations this build cannot
-    /// serve. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
+    /// serve, `InvalidArgument` for a merge without a merge operator. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
     /// its record may stand there all the same, and the next opening then finds it, whole.
     pub fn write(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
         let engine = self.engine();
@@ -137,7 +150,7 @@ impl Db {
         if options.sync && options.disable_log {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
-        check_served(&batch)?;
+        check_served(&batch, &engine.tree.merging)?;
         engine.tree.stall.admit(engine, batch.byte_size() as u64, options.no_slowdown, options.deadline)?;
         engine.commit.write(engine, batch, options.sync, !options.disable_log)
     }
@@ -145,7 +158,8 @@ impl Db {
     /// The value of `key`, or `None`.
     ///
     /// # Errors
-    /// `Corruption` with file and offset, `Io`, `Closed`, `TimedOut` past the options' deadline.
+    /// `Corruption` with file and offset, `Io`, `Closed`, `TimedOut` past the options' deadline. For a
+    /// key with operands, `Callback` if the merge operator fails, `InvalidArgument` without one.
     pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Slice>> {
         self.get_with_context(options, key, &mut ReadContext::default())
     }
@@ -408,14 +422,18 @@ fn refuse_foreign(fs: &dyn dialsm_io::Fs, dir: &Path) -> Result<()> {
     }
 }
 
-/// Refuses operations that this build can log but not serve.
-fn check_served(batch: &WriteBatch) -> Result<()> {
+/// Refuses operations that could be logged but not served.
+fn check_served(batch: &WriteBatch, merging: &Merging) -> Result<()> {
     for op in batch.iter() {
         let op = op?;
         if op.keyspace != 0 {
             return Err(Error::new(ErrorKind::NotFound, format!("there is no keyspace {}", op.keyspace)));
         }
-        if !matches!(op.kind, Kind::Put | Kind::Delete | Kind::SingleDelete) {
+        if op.kind == Kind::Merge {
+            if merging.operator.is_none() {
+                return Err(no_operator());
+            }
+        } else if !matches!(op.kind, Kind::Put | Kind::Delete | Kind::SingleDelete) {
             let text = format!("operations of kind {:?} are not served yet", op.kind);
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

@@ -60,7 +60,8 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
     // Older tables may hold anything: no tombstone is dropped, no sequence zeroed.
     let anything_below = |_: &[u8]| true;
     let mut entries =
-        CompactionIter::new(buffer.table.iter(), tree.comparator.clone(), snapshots, false, anything_below);
+        CompactionIter::new(buffer.table.iter(), tree.comparator.clone(), snapshots, false, anything_below)
+            .merging(tree.merging.operator.clone());
     let mut outputs = Outputs::new(engine, tree, 0, epoch);
     entries.start(None, None)?;
     while entries.valid() {

@@ -69,7 +69,8 @@ impl DbIterator {
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }
         let merged = MergingIter::new(tree.comparator.clone(), children);
-        let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper);
+        let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper)
+            .merging(tree.merging.operator.clone());
         Ok(DbIterator { inner, reading, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
     }
 

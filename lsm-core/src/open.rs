@@ -18,6 +18,7 @@ use crate::cache::{BlockCache, TableCache};
 use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::filename::FileName;
+use crate::merge_operator::Merging;
 use crate::metrics::Metrics;
 use crate::obsolete::Graveyard;
 use crate::options::{Options, RecoveryMode};
@@ -73,6 +74,7 @@ struct Found {
     db_id: DbId,
     manifest: FileNumber,
     version: Version,
+    merge_operator: Option<String>,
     floor: SeqNo,
     last_seqno: SeqNo,
     next_file: FileNumber,
@@ -117,6 +119,7 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     db_id[8..].copy_from_slice(&env.random_u64().to_le_bytes());
     let edit = TreeEdit {
         comparator: Some(options.comparator.name().to_owned()),
+        merge_operator: options.merge_operator.as_ref().map(|operator| operator.name().to_owned()),
         floor: Some(1),
         ..TreeEdit::default()
     };
@@ -149,6 +152,7 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         db_id,
         manifest: number,
         version: Version::empty(options.comparator.clone()),
+        merge_operator: None,
         floor: 1,
         last_seqno: 0,
         next_file: FileNumber(number.0 + 1),
@@ -162,7 +166,8 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         found.last_seqno = found.last_seqno.max(record.last_seqno.unwrap_or_default());
         found.replay_start = record.replay_start.unwrap_or(found.replay_start);
         found.log_named = record.log_named.or(found.log_named);
-        for edit in record.edits {
+        for mut edit in record.edits {
+            found.merge_operator = edit.merge_operator.take().or(found.merge_operator);
             apply_edit(&mut tables, &mut found.floor, edit, options).map_err(|e| e.at_path(&path))?;
         }
     }
@@ -246,8 +251,9 @@ fn build(
     let graveyard = Arc::new(Graveyard::default());
     let version = Arc::new(found.version);
     let active = Buffer::new(&options.comparator);
-    let tree =
-        Tree::new(env.as_ref(), TreeId::default(), options.comparator.clone(), version, active, found.floor);
+    let merging = Merging::new(options.merge_operator.clone(), found.merge_operator)?;
+    let order = options.comparator.clone();
+    let tree = Tree::new(env.as_ref(), TreeId::default(), order, merging, version, active, found.floor);
     let log = Log::new(
         env.as_ref(),
         dir.to_path_buf(),

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::engine::Engine;
 use crate::key::Comparator;
 use crate::memtable::Memtable;
+use crate::merge_operator::Merging;
 use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
 use crate::write::stall::{StallGate, StallInputs, admission};
@@ -82,6 +83,7 @@ pub(crate) struct TreeState {
 pub(crate) struct Tree {
     pub(crate) id: TreeId,
     pub(crate) comparator: Comparator,
+    pub(crate) merging: Merging,
     view: ArcSwap<TreeView>,
     state: Mutex<TreeState>,
     pub(crate) stall: StallGate,
@@ -92,6 +94,7 @@ impl Tree {
         env: &dyn Env,
         id: TreeId,
         comparator: Comparator,
+        merging: Merging,
         version: Arc<Version>,
         active: Arc<Buffer>,
         durable_floor: SeqNo,
@@ -108,6 +111,7 @@ impl Tree {
         Tree {
             id,
             comparator,
+            merging,
             view: ArcSwap::from_pointee(TreeView { active, sealed: Vec::new(), version }),
             state: Mutex::new(state),
             stall: StallGate::new(env.event()),

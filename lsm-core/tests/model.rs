@@ -3,13 +3,14 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use dialsm_core::{
-    CompactRangeOptions, Db, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions, options::Compression,
+    CompactRangeOptions, Db, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions, merge_operator,
+    options::Compression,
 };
 use dialsm_io::{Env, OsEnv};
 
@@ -54,9 +55,22 @@ impl Rng {
     }
 }
 
+/// One operation on a key.
+enum Write {
+    Put(Vec<u8>),
+    Delete,
+    SingleDelete,
+    Merge(Vec<u8>),
+}
+
 #[derive(Default, Debug)]
 struct Driven {
     gets: u64,
+    /// Operands, and those among them on a key that has no value.
+    merges: u64,
+    merges_on_nothing: u64,
+    single_deletes: u64,
+    single_deletes_of_merged: u64,
     scan_steps: u64,
     reopens: u64,
     snapshot_reads: u64,
@@ -76,6 +90,8 @@ struct Run {
     rng: Rng,
     driven: Driven,
     key_space: u64,
+    /// Keys of the third sort that were merged since they were last removed.
+    merged: BTreeSet<Vec<u8>>,
 }
 
 impl Run {
@@ -93,6 +109,7 @@ impl Run {
             rng: Rng(seed),
             driven: Driven::default(),
             key_space,
+            merged: BTreeSet::new(),
         }
     }
 
@@ -106,15 +123,15 @@ impl Run {
 
     fn step(&mut self) {
         match self.rng.below(1000) {
-            0..450 => {
-                let (key, value) = (self.rng.key(self.key_space), self.rng.value());
-                self.db().put(&WriteOptions::default(), &key, &value).expect("put");
-                self.model.insert(key, value);
-            }
-            450..600 => {
+            0..600 => {
                 let key = self.rng.key(self.key_space);
-                self.db().delete(&WriteOptions::default(), &key).expect("delete");
-                self.model.remove(&key);
+                let (db, options) = (self.db().clone(), WriteOptions::default());
+                match self.choose(&key) {
+                    Write::Put(value) => db.put(&options, &key, &value).expect("put"),
+                    Write::Delete => db.delete(&options, &key).expect("delete"),
+                    Write::SingleDelete => db.single_delete(&options, &key).expect("single delete"),
+                    Write::Merge(operand) => db.merge(&options, &key, &operand).expect("merge"),
+                }
             }
             600..650 => self.batch(),
             650..900 => self.get(),
@@ -138,17 +155,50 @@ impl Run {
         }
     }
 
+    /// An operation that the key's sort allows, done to the model already. Of three sorts the first is put
+    /// and deleted, the second merged as well, the third put while absent only, merged and single deleted.
+    fn choose(&mut self, key: &[u8]) -> Write {
+        let there = self.model.contains_key(key);
+        let dice = self.rng.below(12);
+        let write = match key.iter().map(|byte| u64::from(*byte)).sum::<u64>() % 3 {
+            0 if dice < 3 => Write::Delete,
+            1 if dice < 2 => Write::Delete,
+            1 if dice < 8 => Write::Merge(self.rng.value()),
+            2 if there && dice < 5 => Write::SingleDelete,
+            2 if there || dice < 5 => Write::Merge(self.rng.value()),
+            _ => Write::Put(self.rng.value()),
+        };
+        match &write {
+            Write::Put(value) => drop(self.model.insert(key.to_vec(), value.clone())),
+            Write::Delete => drop(self.model.remove(key)),
+            Write::SingleDelete => {
+                self.model.remove(key);
+                self.driven.single_deletes += 1;
+                self.driven.single_deletes_of_merged += u64::from(self.merged.remove(key));
+            }
+            Write::Merge(operand) => {
+                self.driven.merges += 1;
+                self.driven.merges_on_nothing += u64::from(!there);
+                self.merged.insert(key.to_vec());
+                let value = self.model.entry(key.to_vec()).or_default();
+                if there {
+                    value.push(b'+');
+                }
+                value.extend_from_slice(operand);
+            }
+        }
+        write
+    }
+
     fn batch(&mut self) {
         let mut batch = WriteBatch::new();
         for _ in 0..=self.rng.below(12) {
             let key = self.rng.key(self.key_space);
-            if self.rng.below(4) == 0 {
-                batch.delete(&key).expect("delete");
-                self.model.remove(&key);
-            } else {
-                let value = self.rng.value();
-                batch.put(&key, &value).expect("put");
-                self.model.insert(key, value);
+            match self.choose(&key) {
+                Write::Put(value) => batch.put(&key, &value).expect("put"),
+                Write::Delete => batch.delete(&key).expect("delete"),
+                Write::SingleDelete => batch.single_delete(&key).expect("single delete"),
+                Write::Merge(operand) => batch.merge(&key, &operand).expect("merge"),
             }
         }
         let sync = self.rng.below(8) == 0;
@@ -344,6 +394,7 @@ fn tiny() -> Options {
         block_cache_bytes: 1 << 20,
         compression: Compression::None,
         compression_bottom: Compression::Lz4,
+        merge_operator: Some(merge_operator::append(b"+")),
         ..Options::default()
     }
 }
@@ -354,6 +405,8 @@ fn assert_driven(driven: &Driven, steps: u64) {
     assert!(driven.flushes > steps / 1000 && driven.compactions > steps / 4000, "{driven:?}");
     assert!(driven.reopens > steps / 4000 && driven.snapshot_reads > steps / 100, "{driven:?}");
     assert!(driven.snapshots_over_compaction > steps / 4000, "{driven:?}");
+    assert!(driven.merges > steps / 10 && driven.merges_on_nothing > steps / 50, "{driven:?}");
+    assert!(driven.single_deletes > steps / 20 && driven.single_deletes_of_merged > steps / 40, "{driven:?}");
 }
 
 #[test]

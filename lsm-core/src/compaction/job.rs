@@ -112,7 +112,8 @@ impl SubJobs {
         let zero_seqnos = plan.output_level > 0 && !plan.has_specials();
         let may_exist = move |key: &[u8]| below.may_exist(key);
         let order = self.tree.comparator.clone();
-        let mut entries = CompactionIter::new(source, order, self.snapshots.clone(), zero_seqnos, may_exist);
+        let mut entries = CompactionIter::new(source, order, self.snapshots.clone(), zero_seqnos, may_exist)
+            .merging(self.tree.merging.operator.clone());
         let level = usize::from(plan.output_level);
         let mut outputs = Outputs::new(engine, &self.tree, level, plan.output_epoch.unwrap_or(0))
             .with_grandparents(&plan.grandparents);

@@ -3,6 +3,7 @@
 //! they become (`output`; C5).
 
 pub mod debt;
+mod fold;
 pub(crate) mod job;
 pub(crate) mod output;
 pub mod picker;

@@ -224,7 +224,14 @@ impl<'a> Outputs<'a> {
         let file = self.engine.env.fs().create(&path)?;
         let header = FileHeader { kind: FileKind::Table, db_id: self.engine.db_id, number };
         let options = table_options(self.engine, self.level);
-        match TableWriter::new(file.clone(), header, self.tree.comparator.clone(), options) {
+        let begun = TableWriter::new(file.clone(), header, self.tree.comparator.clone(), options);
+        let named = begun.and_then(|mut writer| {
+            if let Some(name) = &self.tree.merging.name {
+                writer.set_property("merge.operator", name.as_bytes())?;
+            }
+            Ok(writer)
+        });
+        match named {
             Ok(writer) => Ok((number, file, writer)),
             Err(error) => {
                 unlink(self.engine, number);

@@ -1,7 +1,7 @@
 //! Which entries of a merge go on, and which nobody can see any more (C4).
 //!
 //! A streaming filter: it looks at the versions of a key newest first, holds back at most one
-//! tombstone, and allocates nothing per entry.
+//! tombstone and one chain of operands (`fold`), and allocates nothing for other entries.
 //!
 //! ```text
 //! snapshots     4            9           15 = visible when the compaction began
@@ -11,7 +11,8 @@
 //!
 //! | entry | goes on, unless |
 //! |---|---|
-//! | Put, Merge | a Put or Delete of its stripe hides it |
+//! | Put | a Put or Delete of its stripe hides it |
+//! | Merge | a Put or tombstone of its stripe hides it; with an operator it is folded into what lies below in its stripe |
 //! | Delete | hidden as above; or nothing older is left of the key, here or below |
 //! | SingleDelete | a Delete of its stripe hides it; or the next older entry is a Put of its stripe: both go; or a tombstone of its stripe: it goes; or nothing older is left |
 //! | all other kinds | always goes on; hides nothing, is not hidden, pairs with nothing |
@@ -26,14 +27,25 @@
 //!   SingleDelete, and would uncover what lies below.
 //! - Of a Put let through with sequence 0, no older entry of the key follows; sequence 0 is given
 //!   only where `may_exist` is false and the oldest snapshot sees the Put.
+//! - Operands are folded within one stripe, with each other and with the Put or tombstone right below;
+//!   without a base only where `may_exist` is false and no older entry of the key is left. The result
+//!   is treated as an entry that stood in the newest operand's place. Where the operator fails, all
+//!   entries go on as without one.
 //! - The output ascends. Input that does not is `Corruption`.
 //!
 //! Mixing Delete and SingleDelete on one key between two puts can uncover an older value, here as
-//! elsewhere: a Put hides a Delete of its stripe, and may then be taken away by a SingleDelete.
+//! elsewhere: a Put hides a Delete of its stripe, and may then be taken away by a SingleDelete. Merging
+//! and SingleDelete go together, if a key is put only while it is absent: the Put that operands are folded
+//! into takes the place of the one it came from, or lies on the SingleDelete that ended the chain,
+//! which stays. A Put over operands would break the promise as one over a Put does.
 
 use std::cmp::Ordering;
 
+use std::sync::Arc;
+
+use super::fold::Chain;
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, trailer, trailer_of, user_key};
+use crate::merge_operator::MergeOperator;
 use crate::read::internal::InternalIter;
 use crate::types::{SEQNO_MAX, SeqNo};
 use crate::{Error, ErrorKind, Result};
@@ -51,6 +63,8 @@ pub struct DropCounts {
     pub single_pairs: u64,
     /// Equal in key, sequence and kind to the one before.
     pub duplicates: u64,
+    /// Operands, and bases of operands, that went into another entry.
+    pub folded: u64,
     /// Let through with sequence 0.
     pub zeroed: u64,
 }
@@ -68,6 +82,8 @@ enum Out {
     Rewritten,
     /// It is the tombstone that was held back; the source stands behind it.
     Held,
+    /// It is what became of the chain, its key in `out_key`; the source stands behind it.
+    Chain,
     Failed,
 }
 
@@ -78,8 +94,25 @@ enum Verdict {
     Drop,
     /// Hold it back until more of its key is known.
     Hold,
+    /// Fold it with what lies below.
+    Fold,
     /// Let the tombstone held back go first, then look at the entry again.
     HeldFirst,
+}
+
+/// What lies below an operand.
+enum Below {
+    /// An operand of the same stripe, with this trailer.
+    Operand(u64),
+    /// The operand once more.
+    Duplicate,
+    Put,
+    Delete,
+    SingleDelete,
+    /// No entry of the key.
+    Nothing,
+    /// An entry that is no base: of another stripe, or of a kind that always goes on.
+    Other,
 }
 
 /// What is known of the user key at hand.
@@ -138,6 +171,7 @@ pub struct CompactionIter<I, B> {
     /// The source's entry was looked at before, but what was held back went first.
     again: bool,
     held: Held,
+    chain: Chain,
     out: Out,
     out_key: Vec<u8>,
     counts: DropCounts,
@@ -178,10 +212,18 @@ where
             state: KeyState::new(),
             again: false,
             held: Held { full: false, single: false, stripe: 0, key: Vec::new(), value: Vec::new() },
+            chain: Chain::new(None),
             out: Out::End,
             out_key: Vec::new(),
             counts: DropCounts::default(),
         }
+    }
+
+    /// The same, folding operands with `operator`; without one they go on as they are.
+    #[must_use]
+    pub fn merging(mut self, operator: Option<Arc<dyn MergeOperator>>) -> CompactionIter<I, B> {
+        self.chain = Chain::new(operator);
+        self
     }
 
     /// To the first entry to write among the user keys from `start` (inclusive) to `end`
@@ -217,7 +259,7 @@ where
     pub fn key(&self) -> &[u8] {
         match self.out {
             Out::Source => self.iter.key(),
-            Out::Rewritten => &self.out_key,
+            Out::Rewritten | Out::Chain => &self.out_key,
             Out::Held => &self.held.key,
             Out::End | Out::Failed => panic!("the key of a compaction that has no entry"),
         }
@@ -229,6 +271,7 @@ where
         match self.out {
             Out::Source | Out::Rewritten => self.iter.value(),
             Out::Held => &self.held.value,
+            Out::Chain => self.chain.value(),
             Out::End | Out::Failed => panic!("the value of a compaction that has no entry"),
         }
     }
@@ -246,6 +289,12 @@ where
         match std::mem::replace(&mut self.out, Out::Failed) {
             Out::Source | Out::Rewritten => self.iter.next()?,
             Out::Held => {}
+            Out::Chain => {
+                if self.chain.advance() {
+                    self.offer_operand();
+                    return Ok(());
+                }
+            }
             Out::End => {
                 self.out = Out::End;
                 return Ok(());
@@ -323,12 +372,10 @@ where
         match verdict {
             Verdict::Keep => self.out = Out::Source,
             Verdict::KeepZeroed => {
-                self.counts.zeroed += 1;
-                self.out_key.clear();
-                self.out_key.extend_from_slice(&self.key);
-                self.out_key.extend_from_slice(&trailer(0, Kind::Put as u8).to_le_bytes());
+                self.set_out_key(trailer(0, Kind::Put as u8));
                 self.out = Out::Rewritten;
             }
+            Verdict::Fold => self.fold(trailer_bits)?,
             Verdict::Hold => {
                 self.held.full = true;
                 self.held.key.clear();
@@ -347,13 +394,18 @@ where
     }
 
     #[inline]
+    fn stripe_of(&self, seqno: SeqNo) -> usize {
+        match self.snapshots.first() {
+            Some(&oldest) if seqno <= oldest => 0,
+            _ => self.snapshots.partition_point(|&s| s < seqno),
+        }
+    }
+
+    #[inline]
     fn decide(&mut self, trailer: u64) -> Result<Verdict> {
         let seqno = trailer >> 8;
         let kind = Kind::from_u8(kind_byte_of(self.iter.key()));
-        let stripe = match self.snapshots.first() {
-            Some(&oldest) if seqno <= oldest => 0,
-            _ => self.snapshots.partition_point(|&s| s < seqno),
-        };
+        let stripe = self.stripe_of(seqno);
         let published = stripe < self.snapshots.len();
         let plain = matches!(kind, Some(Kind::Put | Kind::Delete | Kind::SingleDelete | Kind::Merge));
         if !plain || !published {
@@ -376,7 +428,6 @@ where
     /// The entry behind a tombstone held back; `None` if that is gone now and the entry is decided
     /// as any other.
     fn beside_held(&mut self, kind: Kind, stripe: usize) -> Option<Verdict> {
-        let hidden = self.state.hidden == stripe;
         if stripe != self.held.stripe {
             return Some(Verdict::HeldFirst);
         }
@@ -391,11 +442,10 @@ where
                 self.state.paired = stripe;
                 Some(Verdict::Drop)
             }
-            Kind::Merge if hidden => {
+            Kind::Merge => {
                 self.counts.hidden += 1;
                 Some(Verdict::Drop)
             }
-            Kind::Merge => Some(Verdict::HeldFirst),
             _ => {
                 // Nothing was put between two tombstones: the younger one has nothing to do.
                 self.held.full = false;
@@ -433,16 +483,112 @@ where
                 self.counts.hidden += 1;
                 Verdict::Drop
             }
-            Kind::Put => {
-                (self.state.hidden, self.state.by_delete) = (stripe, false);
-                if self.zero_seqnos && stripe == 0 && seqno != 0 && !self.may_exist() {
-                    self.state.zeroed = true;
-                    return Verdict::KeepZeroed;
-                }
-                Verdict::Keep
-            }
+            Kind::Put if self.put_is_zeroed(stripe, seqno) => Verdict::KeepZeroed,
+            Kind::Merge if self.chain.operator.is_some() => Verdict::Fold,
             _ => Verdict::Keep,
         }
+    }
+
+    /// A Put goes on: whether with sequence 0.
+    #[inline]
+    fn put_is_zeroed(&mut self, stripe: usize, seqno: SeqNo) -> bool {
+        (self.state.hidden, self.state.by_delete) = (stripe, false);
+        if self.zero_seqnos && stripe == 0 && seqno != 0 && !self.may_exist() {
+            self.state.zeroed = true;
+            self.counts.zeroed += 1;
+            return true;
+        }
+        false
+    }
+
+    fn set_out_key(&mut self, trailer: u64) {
+        self.out_key.clear();
+        self.out_key.extend_from_slice(&self.key);
+        self.out_key.extend_from_slice(&trailer.to_le_bytes());
+    }
+
+    /// The source stands on an operand that nothing hides: takes it and all others right below it in
+    /// its stripe, folds them, and leaves the source behind what went in.
+    #[cold]
+    fn fold(&mut self, trailer_bits: u64) -> Result<()> {
+        let stripe = self.stripe_of(trailer_bits >> 8);
+        self.chain.clear();
+        self.chain.push(trailer_bits, self.iter.value());
+        let below = loop {
+            self.iter.next()?;
+            match self.below_operand(stripe) {
+                Below::Operand(trailer) if !self.chain.is_full() => {
+                    self.chain.push(trailer, self.iter.value());
+                    self.counts.read += 1;
+                    self.state.last_trailer = trailer;
+                }
+                Below::Duplicate => {
+                    self.counts.read += 1;
+                    self.counts.duplicates += 1;
+                }
+                below => break below,
+            }
+        };
+        let folded = match below {
+            Below::Put => self.chain.fold_full(&self.key, Some(self.iter.value())),
+            Below::Delete | Below::SingleDelete => self.chain.fold_full(&self.key, None),
+            Below::Nothing if !self.may_exist() => self.chain.fold_full(&self.key, None),
+            _ => {
+                if self.chain.fold_partial(&self.key) {
+                    self.counts.folded += self.chain.len() as u64 - 1;
+                }
+                self.offer_operand();
+                return Ok(());
+            }
+        };
+        if !folded {
+            self.offer_operand();
+            return Ok(());
+        }
+        self.counts.folded += self.chain.len() as u64 - 1;
+        if matches!(below, Below::Put | Below::Delete) {
+            self.counts.read += 1;
+            self.counts.folded += 1;
+            self.state.last_trailer = trailer_of(self.iter.key());
+            self.iter.next()?;
+        }
+        let seqno = self.chain.seqno();
+        let seqno = if self.put_is_zeroed(stripe, seqno) { 0 } else { seqno };
+        self.set_out_key(trailer(seqno, Kind::Put as u8));
+        self.out = Out::Chain;
+        Ok(())
+    }
+
+    /// What the source stands on, behind an operand of the key at hand.
+    fn below_operand(&self, stripe: usize) -> Below {
+        if !self.iter.valid() {
+            return Below::Nothing;
+        }
+        let internal = self.iter.key();
+        if self.comparator.compare(user_key(internal), &self.key).is_ne() {
+            return Below::Nothing;
+        }
+        let trailer = trailer_of(internal);
+        if trailer == self.state.last_trailer {
+            return Below::Duplicate;
+        }
+        if trailer > self.state.last_trailer || self.stripe_of(trailer >> 8) != stripe {
+            // Out of order: whoever looks at it next says so.
+            return Below::Other;
+        }
+        match Kind::from_u8(kind_byte_of(internal)) {
+            Some(Kind::Merge) => Below::Operand(trailer),
+            Some(Kind::Put) => Below::Put,
+            Some(Kind::Delete) => Below::Delete,
+            Some(Kind::SingleDelete) => Below::SingleDelete,
+            _ => Below::Other,
+        }
+    }
+
+    /// Puts an operand of the chain on offer: the one that all were folded into, or one as it was.
+    fn offer_operand(&mut self) {
+        self.set_out_key(self.chain.trailer());
+        self.out = Out::Chain;
     }
 
     fn may_exist(&mut self) -> bool {

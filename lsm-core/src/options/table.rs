@@ -8,9 +8,12 @@
 //! INVARIANT: every default lies in its range, and its text form reads back as the same value;
 //! upheld here, checked by `defaults_are_valid_and_round_trip`.
 
+use std::sync::Arc;
+
 use super::value::{Range, Value};
 use super::{Compression, OptionInfo, OptionUnit, RecoveryMode, Row};
 use crate::key::Comparator;
+use crate::merge_operator::MergeOperator;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -33,12 +36,20 @@ macro_rules! options {
             $( $(#[doc = $doc])+ pub $name: $type, )+
             /// The order of user keys. Its name is stored in the database and checked at open.
             pub comparator: Comparator,
+            /// Folds the operands that [`Db::merge`](crate::Db::merge) writes. Its name is stored in
+            /// the database and checked at open. Without one, operands can be neither written nor
+            /// read; those that are there stay.
+            pub merge_operator: Option<Arc<dyn MergeOperator>>,
         }
 
         impl Default for Options {
             /// Settings for a small machine: two cores, a block cache of 32 MiB.
             fn default() -> Options {
-                Options { $( $name: $default, )+ comparator: Comparator::default() }
+                Options {
+                    $( $name: $default, )+
+                    comparator: Comparator::default(),
+                    merge_operator: None,
+                }
             }
         }
 

@@ -5,6 +5,8 @@
 //!
 //! ```text
 //! forward    the source stands ON the entry shown; key and value are borrowed from it
+//! merged     going forward over operands: the source stands on the entry that ended their chain, or
+//!            behind it; the key was copied, the value made by the merge operator
 //! backward   the source stands on the last entry BEFORE all versions of the key shown; key and
 //!            value were copied (values of tables are shared, not copied) while passing them
 //! ```
@@ -21,10 +23,14 @@
 //! - After an error the iterator is not valid and every move returns the error again until a
 //!   positioning call succeeds: a short scan never looks like a complete one (B003).
 //!
-//! Absent: clues and merge operands, which `resolve` refuses until those parts plug in there.
+//! Absent: clues, which `resolve` refuses until that part plugs in there.
+
+use std::sync::Arc;
 
 use crate::key::{Comparator, Kind, SEEK_KIND, append_internal, kind_byte_of, seqno_of, user_key};
+use crate::merge_operator::{MergeOperator, no_operator};
 use crate::read::internal::InternalIter;
+use crate::read::operands::Operands;
 use crate::types::{SEQNO_MAX, SeqNo};
 use crate::{Error, ErrorKind, Result, Slice};
 
@@ -48,14 +54,18 @@ pub struct IterStats {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Value,
+    /// It depends on what is older.
+    Operand,
     Gone,
 }
 
-/// The meaning of a kind for a reader. Clues and operands will be resolved from here.
+/// The meaning of a kind for a reader. Clues will be resolved from here.
+#[inline]
 fn resolve(kind: u8) -> Result<Verdict> {
     match Kind::from_u8(kind) {
         Some(Kind::Put) => Ok(Verdict::Value),
         Some(Kind::Delete | Kind::SingleDelete) => Ok(Verdict::Gone),
+        Some(Kind::Merge) => Ok(Verdict::Operand),
         Some(other) => {
             Err(Error::new(ErrorKind::Unsupported, format!("iterating over an entry of kind {other:?}")))
         }
@@ -67,6 +77,7 @@ enum State {
     /// Not positioned, or past an end.
     Invalid,
     Forward,
+    Merged,
     Backward,
     Failed(Error),
 }
@@ -75,8 +86,12 @@ enum State {
 struct Passed {
     /// What the newest visible version so far says.
     verdict: Option<Verdict>,
+    /// Whether the operands gathered lie on a value.
+    has_base: bool,
     /// How many visible versions were met.
     visible: u32,
+    /// The sequence of the last of them.
+    seqno: SeqNo,
 }
 
 /// A user's iterator over one source of internal entries.
@@ -87,10 +102,13 @@ pub struct DbIter<I> {
     lower: Option<Box<[u8]>>,
     upper: Option<Box<[u8]>>,
     state: State,
-    /// Forward: the user key whose older versions are being skipped. Backward: the key shown.
+    /// Forward: the user key whose older versions are being skipped. Merged, backward: the key shown.
     key: Vec<u8>,
-    /// Backward: the value shown.
+    /// Merged, backward: the value shown.
     value: Slice,
+    operator: Option<Arc<dyn MergeOperator>>,
+    /// The operands of the key at hand; empty between two moves.
+    operands: Operands,
     /// Scratch for seek targets.
     target: Vec<u8>,
     stats: IterStats,
@@ -115,16 +133,25 @@ impl<I: InternalIter> DbIter<I> {
             state: State::Invalid,
             key: Vec::new(),
             value: Slice::copy_of(&[]),
+            operator: None,
+            operands: Operands::new(),
             target: Vec::new(),
             stats: IterStats::default(),
         }
+    }
+
+    /// The same, folding operands with `operator`. Without one a key with operands is an error.
+    #[must_use]
+    pub fn merging(mut self, operator: Option<Arc<dyn MergeOperator>>) -> DbIter<I> {
+        self.operator = operator;
+        self
     }
 
     /// Whether the iterator stands on a key. `false` after a call that returned `Ok` means that
     /// there is none further in that direction.
     #[inline]
     pub fn valid(&self) -> bool {
-        matches!(self.state, State::Forward | State::Backward)
+        matches!(self.state, State::Forward | State::Merged | State::Backward)
     }
 
     /// The user key. Lives until the iterator is moved.
@@ -135,7 +162,7 @@ impl<I: InternalIter> DbIter<I> {
     pub fn key(&self) -> &[u8] {
         match self.state {
             State::Forward => user_key(self.iter.key()),
-            State::Backward => &self.key,
+            State::Merged | State::Backward => &self.key,
             State::Invalid | State::Failed(_) => panic!("the key of an iterator that has no position"),
         }
     }
@@ -145,7 +172,7 @@ impl<I: InternalIter> DbIter<I> {
     pub fn value(&self) -> &[u8] {
         match self.state {
             State::Forward => self.iter.value(),
-            State::Backward => &self.value,
+            State::Merged | State::Backward => &self.value,
             State::Invalid | State::Failed(_) => panic!("the value of an iterator that has no position"),
         }
     }
@@ -154,7 +181,7 @@ impl<I: InternalIter> DbIter<I> {
     pub fn value_slice(&self) -> Slice {
         match self.state {
             State::Forward => self.iter.value_slice(),
-            State::Backward => self.value.clone(),
+            State::Merged | State::Backward => self.value.clone(),
             State::Invalid | State::Failed(_) => panic!("the value of an iterator that has no position"),
         }
     }
@@ -167,7 +194,8 @@ impl<I: InternalIter> DbIter<I> {
     /// To the first key.
     ///
     /// # Errors
-    /// Those of the files below, and `Unsupported` for kinds of entries not offered yet; so for
+    /// Those of the files below; `Callback` at a key whose operands can't be folded, `InvalidArgument`
+    /// at any operand without an operator; `Unsupported` for kinds of entries not offered yet. So for
     /// all calls that move. The iterator is not valid then.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.guarded(|this| {
@@ -254,6 +282,7 @@ impl<I: InternalIter> DbIter<I> {
                 this.iter.next()?;
                 this.find_forward(true)
             }),
+            State::Merged => self.guarded(|this| this.find_forward(true)),
             State::Backward => self.guarded(|this| {
                 this.set_target_to_key(0, 0);
                 this.iter.seek(&this.target)?;
@@ -275,10 +304,9 @@ impl<I: InternalIter> DbIter<I> {
             State::Forward => self.guarded(|this| {
                 this.key.clear();
                 this.key.extend_from_slice(user_key(this.iter.key()));
-                this.set_target_to_key(SEQNO_MAX, SEEK_KIND);
-                this.iter.seek_for_prev(&this.target)?;
-                this.find_backward()
+                this.find_before_key()
             }),
+            State::Merged => self.guarded(Self::find_before_key),
             State::Invalid => Ok(()),
             State::Failed(error) => Err(error.clone()),
         }
@@ -352,6 +380,12 @@ impl<I: InternalIter> DbIter<I> {
             }
             match resolve(kind_byte_of(internal))? {
                 Verdict::Value => return Ok(State::Forward),
+                Verdict::Operand => {
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
+                    self.fold_forward()?;
+                    return Ok(State::Merged);
+                }
                 Verdict::Gone => {
                     self.stats.skipped_tombstones += 1;
                     self.key.clear();
@@ -363,6 +397,37 @@ impl<I: InternalIter> DbIter<I> {
             }
         }
         Ok(State::Invalid)
+    }
+
+    /// The source stands on the newest visible version of `self.key`, an operand: folds it with those
+    /// below it into `self.value`. Leaves the source on the entry that ended the chain or, if none did,
+    /// behind the key.
+    #[cold]
+    fn fold_forward(&mut self) -> Result<()> {
+        let operator = self.operator.as_deref().ok_or_else(no_operator)?;
+        self.operands.clear();
+        let mut base = None;
+        let mut last = SEQNO_MAX + 1;
+        loop {
+            let seqno = seqno_of(self.iter.key());
+            match resolve(kind_byte_of(self.iter.key()))? {
+                // One that lies in two sources counts once (rule 7).
+                Verdict::Operand if seqno == last => {}
+                Verdict::Operand => self.operands.push_older(operator, &self.key, self.iter.value_slice()),
+                Verdict::Value => {
+                    base = Some(self.iter.value());
+                    break;
+                }
+                Verdict::Gone => break,
+            }
+            last = seqno;
+            self.iter.next()?;
+            if !self.iter.valid() || self.comparator.compare(user_key(self.iter.key()), &self.key).is_ne() {
+                break;
+            }
+        }
+        self.value = self.operands.finish(operator, &self.key, base)?;
+        Ok(())
     }
 
     /// Steps over a version of `self.key`; after many, seeks to (key, `seqno`, `kind`) instead.
@@ -387,6 +452,13 @@ impl<I: InternalIter> DbIter<I> {
         self.pass_version(run, self.snapshot, SEEK_KIND)
     }
 
+    /// From anywhere, the last key to show before `self.key`.
+    fn find_before_key(&mut self) -> Result<State> {
+        self.set_target_to_key(SEQNO_MAX, SEEK_KIND);
+        self.iter.seek_for_prev(&self.target)?;
+        self.find_backward()
+    }
+
     /// The source stands on the last entry of some key, or nowhere. Going backward from there, the
     /// first key to show; leaves the source before all its versions.
     fn find_backward(&mut self) -> Result<State> {
@@ -398,7 +470,7 @@ impl<I: InternalIter> DbIter<I> {
             self.key.clear();
             self.key.extend_from_slice(key);
             match self.fold_versions_backward()? {
-                Some(Verdict::Value) => return Ok(State::Backward),
+                Some(Verdict::Value | Verdict::Operand) => return Ok(State::Backward),
                 Some(Verdict::Gone) => self.stats.skipped_tombstones += 1,
                 None => {}
             }
@@ -409,7 +481,8 @@ impl<I: InternalIter> DbIter<I> {
     /// Passes all versions of `self.key`, oldest first; what the newest visible one says, its
     /// value in `self.value`.
     fn fold_versions_backward(&mut self) -> Result<Option<Verdict>> {
-        let mut passed = Passed { verdict: None, visible: 0 };
+        let mut passed = Passed { verdict: None, has_base: false, visible: 0, seqno: SEQNO_MAX };
+        self.operands.clear();
         let mut run = 0;
         loop {
             let seqno = seqno_of(self.iter.key());
@@ -428,13 +501,35 @@ impl<I: InternalIter> DbIter<I> {
             }
         }
         self.stats.skipped_older += u64::from(passed.visible.saturating_sub(1));
+        if passed.verdict == Some(Verdict::Operand) {
+            self.fold_backward(&passed)?;
+        }
         Ok(passed.verdict)
+    }
+
+    /// Folds the operands passed, all that were visible since the last value or tombstone.
+    #[cold]
+    fn fold_backward(&mut self, passed: &Passed) -> Result<()> {
+        let operator = self.operator.as_deref().ok_or_else(no_operator)?;
+        let base = passed.has_base.then_some(&self.value[..]);
+        self.value = self.operands.finish(operator, &self.key, base)?;
+        Ok(())
     }
 
     fn take_version(&mut self, passed: &mut Passed) -> Result<()> {
         let verdict = resolve(kind_byte_of(self.iter.key()))?;
-        if verdict == Verdict::Value {
-            self.value = self.iter.value_slice();
+        let before = std::mem::replace(&mut passed.seqno, seqno_of(self.iter.key()));
+        match verdict {
+            Verdict::Operand if before == passed.seqno => {}
+            Verdict::Operand => self.operands.push_newer(self.iter.value_slice()),
+            Verdict::Value => {
+                self.value = self.iter.value_slice();
+                passed.has_base = true;
+            }
+            Verdict::Gone => passed.has_base = false,
+        }
+        if verdict != Verdict::Operand && !self.operands.is_empty() {
+            self.operands.clear();
         }
         passed.verdict = Some(verdict);
         passed.visible += 1;
@@ -448,7 +543,12 @@ impl<I: InternalIter> DbIter<I> {
         self.set_target_to_key(self.snapshot, SEEK_KIND);
         self.iter.seek(&self.target)?;
         if self.iter.valid() && self.comparator.compare(user_key(self.iter.key()), &self.key).is_eq() {
-            self.take_version(&mut passed)?;
+            if resolve(kind_byte_of(self.iter.key()))? == Verdict::Operand {
+                self.fold_forward()?;
+                passed.verdict = Some(Verdict::Value);
+            } else {
+                self.take_version(&mut passed)?;
+            }
         }
         self.set_target_to_key(SEQNO_MAX, SEEK_KIND);
         self.iter.seek_for_prev(&self.target)?;

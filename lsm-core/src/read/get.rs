@@ -1,13 +1,20 @@
 //! Point look-ups: newest source first, and stop at the first entry of the key (R3).
 //!
 //! The order active memtable, sealed memtables newest first, L0 by epoch newest first, L1.. is the
-//! recency order of the tree (I3), so the first entry at or below the reader's sequence decides.
+//! recency order of the tree (I3), so the first entry at or below the reader's sequence decides. If
+//! that is a merge operand, the look-up goes on, below that operand, through the rest of its source and
+//! the sources behind it, until a value or a tombstone ends the chain.
+
+use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::key::Kind;
+use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, seqno_of, user_key};
+use crate::merge_operator::{MergeOperator, no_operator};
 use crate::metrics::{Counter, LevelCounter};
 use crate::options::ReadOptions;
-use crate::table::{ReadSpec, ReadStats};
+use crate::read::internal::InternalIter;
+use crate::read::operands::Operands;
+use crate::table::{IterSpec, ReadSpec, ReadStats};
 use crate::tree::{Tree, TreeView};
 use crate::types::SeqNo;
 use crate::{Error, ErrorKind, Result, Slice};
@@ -28,7 +35,8 @@ pub struct ReadContext {
 /// The newest value of `key` at or below `seqno` in this view.
 ///
 /// # Errors
-/// Those of the tables; `Unsupported` for kinds of a newer build.
+/// Those of the tables; `Unsupported` for kinds of a newer build; for a key with operands, those of
+/// [`Chain`].
 pub(crate) fn get(
     engine: &Engine,
     tree: &Tree,
@@ -38,11 +46,20 @@ pub(crate) fn get(
     options: &ReadOptions,
     context: &mut ReadContext,
 ) -> Result<Option<Slice>> {
+    let mut chain: Option<Chain> = None;
     for buffer in std::iter::once(&view.active).chain(&view.sealed) {
         context.memtables += 1;
-        if let Some(entry) = buffer.table.get(key, seqno) {
-            engine.metrics.add(Counter::GetHitsMemtable, 1);
-            return value_of(entry.kind_byte, || Slice::copy_of(entry.value));
+        if let Some(entry) = buffer.table.get(key, chain_seqno(&chain, seqno)) {
+            if chain.is_none() {
+                engine.metrics.add(Counter::GetHitsMemtable, 1);
+            }
+            if chain.is_none() && entry.kind_byte != MERGE {
+                return value_of(entry.kind_byte, || Slice::copy_of(entry.value));
+            }
+            let found = (entry.seqno, entry.kind_byte, Slice::copy_of(entry.value));
+            if let Some(end) = Chain::go_on(&mut chain, tree, key, found, || buffer.table.iter())? {
+                return Ok(end);
+            }
         }
     }
     let spec = ReadSpec { fill_cache: options.fill_cache, verify: options.verify_checksums };
@@ -53,22 +70,119 @@ pub(crate) fn get(
         }
         context.tables += 1;
         let reader = engine.open_table(table)?;
-        if let Some(found) = reader.get(key, seqno, &spec, &mut context.blocks)? {
-            engine.metrics.add_level(LevelCounter::GetHits, 0, 1);
-            return value_of(found.kind, || found.value);
+        if let Some(found) = reader.get(key, chain_seqno(&chain, seqno), &spec, &mut context.blocks)? {
+            if chain.is_none() {
+                engine.metrics.add_level(LevelCounter::GetHits, 0, 1);
+            }
+            if chain.is_none() && found.kind != MERGE {
+                return value_of(found.kind, || found.value);
+            }
+            let found = (found.seqno, found.kind, found.value);
+            if let Some(end) = Chain::go_on(&mut chain, tree, key, found, || reader.iter(iter_spec(&spec)))? {
+                return Ok(end);
+            }
         }
     }
     for level in 1..crate::version::LEVELS {
         let Some(table) = version.find_table(level, key) else { continue };
         context.tables += 1;
         let reader = engine.open_table(table)?;
-        if let Some(found) = reader.get(key, seqno, &spec, &mut context.blocks)? {
-            engine.metrics.add_level(LevelCounter::GetHits, level, 1);
-            return value_of(found.kind, || found.value);
+        if let Some(found) = reader.get(key, chain_seqno(&chain, seqno), &spec, &mut context.blocks)? {
+            if chain.is_none() {
+                engine.metrics.add_level(LevelCounter::GetHits, level, 1);
+            }
+            if chain.is_none() && found.kind != MERGE {
+                return value_of(found.kind, || found.value);
+            }
+            let found = (found.seqno, found.kind, found.value);
+            if let Some(end) = Chain::go_on(&mut chain, tree, key, found, || reader.iter(iter_spec(&spec)))? {
+                return Ok(end);
+            }
         }
+    }
+    if let Some(mut chain) = chain {
+        return chain.finish(key, None);
     }
     engine.metrics.add(Counter::GetMisses, 1);
     Ok(None)
+}
+
+const MERGE: u8 = Kind::Merge as u8;
+
+/// The operands of the key met so far; nothing has ended them yet.
+struct Chain {
+    operator: Arc<dyn MergeOperator>,
+    operands: Operands,
+    /// Sequence of the oldest of them.
+    seqno: SeqNo,
+}
+
+/// The sequence from which the next source is asked. Below an operand, so that one that lies in two
+/// sources counts once (rule 7).
+#[inline]
+fn chain_seqno(chain: &Option<Chain>, seqno: SeqNo) -> SeqNo {
+    chain.as_ref().map_or(seqno, |chain| chain.seqno.saturating_sub(1))
+}
+
+fn iter_spec(spec: &ReadSpec) -> IterSpec {
+    IterSpec { fill_cache: spec.fill_cache, verify: spec.verify, readahead_max: 0 }
+}
+
+impl Chain {
+    /// A source holds `found`, and `cursor` gives what is older in it: takes operands from it; the
+    /// look-up's answer, if the chain ends in this source.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without a merge operator; `Callback` if it fails; else as [`get`].
+    #[cold]
+    fn go_on<I: InternalIter>(
+        chain: &mut Option<Chain>,
+        tree: &Tree,
+        key: &[u8],
+        found: (SeqNo, u8, Slice),
+        cursor: impl FnOnce() -> I,
+    ) -> Result<Option<Option<Slice>>> {
+        let chain = match chain {
+            Some(chain) => chain,
+            None => {
+                let operator = tree.merging.operator.clone().ok_or_else(no_operator)?;
+                chain.insert(Chain { operator, operands: Operands::new(), seqno: found.0 })
+            }
+        };
+        let (seqno, kind, value) = found;
+        if let Some(end) = chain.meet(key, seqno, kind, value)? {
+            return Ok(Some(end));
+        }
+        let mut cursor = cursor();
+        cursor.seek(&internal_key(key, chain.seqno.saturating_sub(1), SEEK_KIND))?;
+        while cursor.valid() && same_key(&tree.comparator, cursor.key(), key) {
+            let (seqno, kind) = (seqno_of(cursor.key()), kind_byte_of(cursor.key()));
+            if let Some(end) = chain.meet(key, seqno, kind, cursor.value_slice())? {
+                return Ok(Some(end));
+            }
+            cursor.next()?;
+        }
+        Ok(None)
+    }
+
+    /// The next older entry: one more operand, or the end.
+    fn meet(&mut self, key: &[u8], seqno: SeqNo, kind: u8, value: Slice) -> Result<Option<Option<Slice>>> {
+        if kind == MERGE {
+            self.seqno = seqno;
+            self.operands.push_older(&*self.operator, key, value);
+            return Ok(None);
+        }
+        let base = value_of(kind, || value)?;
+        self.finish(key, base.as_deref()).map(Some)
+    }
+
+    fn finish(&mut self, key: &[u8], base: Option<&[u8]>) -> Result<Option<Slice>> {
+        self.operands.finish(&*self.operator, key, base).map(Some)
+    }
+}
+
+fn same_key(order: &Comparator, internal: &[u8], key: &[u8]) -> bool {
+    order.compare(user_key(internal), key).is_eq()
 }
 
 /// What an entry of this kind says to a reader.

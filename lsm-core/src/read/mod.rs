@@ -7,5 +7,6 @@ pub mod get;
 pub mod internal;
 pub mod level_iter;
 pub mod merging_iter;
+pub(crate) mod operands;
 #[cfg(test)]
 pub(crate) mod testing;

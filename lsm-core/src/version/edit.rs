@@ -86,6 +86,8 @@ pub struct TreeEdit {
     pub tree: TreeId,
     /// The name of its comparator; at its creation and in snapshots.
     pub comparator: Option<String>,
+    /// The name of its merge operator, if it ever had one; at its creation and in snapshots.
+    pub merge_operator: Option<String>,
     /// Tables that came, with their levels.
     pub added: Vec<(u8, TableDesc)>,
     /// Tables that went, with the levels they stood in.
@@ -103,6 +105,7 @@ impl std::fmt::Debug for TreeEdit {
         f.debug_struct("TreeEdit")
             .field("tree", &self.tree)
             .field("comparator", &self.comparator)
+            .field("merge_operator", &self.merge_operator)
             .field("added", &self.added)
             .field("removed", &self.removed)
             .field("floor", &self.floor)
@@ -191,6 +194,8 @@ mod tag {
     pub(super) const FLOOR: u64 = 10;
     /// Level, internal key. Ignorable: a picker without it only starts over.
     pub(super) const CURSOR: u64 = 11;
+    /// The name. Ignorable: who does not know of it refuses the operands themselves.
+    pub(super) const MERGE_OPERATOR: u64 = 13;
 
     pub(super) const DIR_ID: u64 = 2;
     pub(super) const CLUES: u64 = 4;
@@ -367,6 +372,9 @@ impl TreeEdit {
         if let Some(name) = &self.comparator {
             field(out, tag::COMPARATOR, |out| out.extend_from_slice(name.as_bytes()));
         }
+        if let Some(name) = &self.merge_operator {
+            field(out, tag::MERGE_OPERATOR, |out| out.extend_from_slice(name.as_bytes()));
+        }
         for (level, table) in &self.added {
             field(out, tag::ADDED, |out| {
                 out.push(*level);
@@ -400,6 +408,10 @@ impl TreeEdit {
                 tag::COMPARATOR => {
                     let name = r.take(r.rest().len())?;
                     edit.comparator = Some(read_text(name, "a comparator's name")?);
+                }
+                tag::MERGE_OPERATOR => {
+                    let name = r.take(r.rest().len())?;
+                    edit.merge_operator = Some(read_text(name, "a merge operator's name")?);
                 }
                 tag::ADDED => edit.added.push((r.u8()?, TableDesc::decode(r)?)),
                 tag::REMOVED => edit.removed.push((r.u8()?, FileNumber(r.varint()?))),

@@ -269,6 +269,7 @@ pub(crate) fn tree_snapshot(tree: &Tree, version: &Version, floor: SeqNo) -> Tre
     let mut edit = TreeEdit {
         tree: tree.id,
         comparator: Some(tree.comparator.name().to_owned()),
+        merge_operator: tree.merging.name.clone(),
         floor: Some(floor),
         ..TreeEdit::default()
     };

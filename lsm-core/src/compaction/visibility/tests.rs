@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::*;
 use crate::key::seqno_of;
@@ -24,11 +25,13 @@ fn compact(
     runs: Vec<Vec<Entry>>,
     snapshots: &[u64],
     zero: bool,
+    operator: Option<Arc<dyn MergeOperator>>,
     below: impl FnMut(&[u8]) -> bool,
 ) -> (Vec<Entry>, DropCounts) {
     let children = runs.into_iter().map(VecIter::new).collect();
     let merge = MergingIter::new(Comparator::Bytewise, children);
-    let mut iter = CompactionIter::new(merge, Comparator::Bytewise, snapshots.to_vec(), zero, below);
+    let mut iter =
+        CompactionIter::new(merge, Comparator::Bytewise, snapshots.to_vec(), zero, below).merging(operator);
     iter.start(None, None).expect("no fault");
     let out = drain(&mut iter).expect("no fault");
     assert!(out.is_sorted_by(|a, b| Comparator::Bytewise.compare_internal(&a.0, &b.0).is_lt()));
@@ -110,7 +113,11 @@ fn one_key_at_a_time() {
         ("S9", &[9], true, ""),
         ("S9", &[9], false, "S9"),
         ("S9 C8 P7", &[9], false, "S9 C8 P7"),
-        ("S9 M8", &[9], false, "S9 M8"),
+        ("S9 M8", &[9], false, "S9"),
+        ("S9 M8", &[8, 9], false, "S9 M8"),
+        ("S9 M8 M7 P6", &[9], false, ""),
+        ("S9 M8 S7", &[9], false, "S7"),
+        ("S9 M8 D7 P6", &[9], false, "D7"),
         ("P9 S8 M7", &[9], true, "P0"),
         ("S9 P8", &[7], false, "S9 P8"),
         // Sequence 0 for what all see, at the bottom only.
@@ -126,23 +133,138 @@ fn one_key_at_a_time() {
         // Only inputs without special entries may have sequences zeroed.
         let zero = !input.contains('C');
         let runs = vec![key_of(input)];
-        let (out, counts) = compact(runs, snapshots, zero, |_| !bottom);
+        let (out, counts) = compact(runs, snapshots, zero, None, |_| !bottom);
         assert_eq!(shown(&out), *want, "{input} under {snapshots:?}, bottom {bottom}");
-        let gone = counts.hidden + counts.tombstones + counts.single_pairs + counts.duplicates;
-        assert_eq!(counts.read, gone + out.len() as u64, "{input}: {counts:?}");
+        assert_all_counted(&counts, out.len(), input);
     }
 }
 
+fn assert_all_counted(counts: &DropCounts, out: usize, what: &str) {
+    let gone = counts.hidden + counts.tombstones + counts.single_pairs + counts.duplicates + counts.folded;
+    assert_eq!(counts.read, gone + out as u64, "{what}: {counts:?}");
+}
+
+/// Puts operands behind the base with a '+' between; can be told to refuse or to panic.
+struct Plus {
+    partial: bool,
+    /// Fails in every so manieth call, and panics in every third of these; 0 is never.
+    fail_every: u64,
+    calls: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl Plus {
+    fn new(partial: bool, fail_every: u64) -> Arc<Plus> {
+        Arc::new(Plus { partial, fail_every, calls: AtomicU64::new(0), failures: AtomicU64::new(0) })
+    }
+
+    fn check(&self) -> Option<()> {
+        let call = self.calls.fetch_add(1, Relaxed) + 1;
+        if self.fail_every == 0 || !call.is_multiple_of(self.fail_every) {
+            return Some(());
+        }
+        let failures = self.failures.fetch_add(1, Relaxed);
+        assert!(!failures.is_multiple_of(3), "an operator that panics, as the test asks");
+        None
+    }
+}
+
+impl MergeOperator for Plus {
+    fn name(&self) -> &str {
+        "plus"
+    }
+
+    fn full_merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.check()?;
+        Some([base.as_slice(), operands].concat().join(&b'+'))
+    }
+
+    fn partial_merge(&self, _: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.check()?;
+        self.partial.then(|| operands.join(&b'+'))
+    }
+}
+
+/// "P9=7,9" for a Put with sequence 9 made of what was written as 7 and 9.
+fn shown_with_parts(entries: &[Entry]) -> String {
+    let parts = |e: &Entry| {
+        let text = String::from_utf8(e.1.clone()).expect("a test value");
+        text.split('+').map(|part| part.replace("k@", "")).collect::<Vec<_>>().join(",")
+    };
+    let one = |e: &Entry| format!("{}={}", shown(std::slice::from_ref(e)), parts(e));
+    entries.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn operands_are_folded_within_a_stripe() {
+    // (input, snapshots, at the bottom with nothing below, output)
+    let cases: &[(&str, &[u64], bool, &str)] = &[
+        // With a base.
+        ("M9 M8 P7 P6", &[9], false, "P9=7,8,9"),
+        ("M9 M8 P7 P6", &[9], true, "P0=7,8,9"),
+        ("M9 P7 S6 P5", &[9], false, "P9=7,9"),
+        ("M9 P7 S6", &[9], false, "P9=7,9 S6=6"),
+        // A tombstone is a base that is not there.
+        ("M9 M8 D7 P6", &[9], false, "P9=8,9"),
+        ("M9 M8 D7 P6", &[9], true, "P0=8,9"),
+        ("M9 M8 S7 P6", &[9], false, "P9=8,9"),
+        ("M9 M8 S7", &[9], false, "P9=8,9 S7=7"),
+        ("M9 M8 S7", &[9], true, "P0=8,9"),
+        // Without a base.
+        ("M9 M8 M7", &[9], false, "M9=7,8,9"),
+        ("M9 M8 M7", &[9], true, "P0=7,8,9"),
+        ("M9", &[9], false, "M9=9"),
+        ("M9", &[9], true, "P0=9"),
+        // Never across a snapshot.
+        ("M9 M8 M7 M6", &[7, 9], false, "M9=8,9 M7=6,7"),
+        ("M9 M8 M7 M6", &[7, 9], true, "M9=8,9 P0=6,7"),
+        ("M9 M8 M7 P6", &[8, 9], false, "M9=9 P8=6,7,8"),
+        ("M9 M8 P7 P6", &[7, 9], true, "M9=8,9 P0=7"),
+        ("M9 M8 D7 P6", &[7, 9], false, "M9=8,9 D7=7"),
+        ("M9 D8 P7", &[7, 9], true, "P9=9 P0=7"),
+        // Unpublished entries are left alone.
+        ("M9 M8 M7 P6", &[7], false, "M9=9 M8=8 P7=6,7"),
+        ("M9 M8 P7", &[], true, "M9=9 M8=8 P7=7"),
+        // Clues stop a fold.
+        ("M9 M8 C7 P6", &[9], true, "M9=8,9 C7=7 P6=6"),
+        ("M9 C8 M7 P6", &[9], false, "M9=9 C8=8 P7=6,7"),
+        // What hides operands hides them before they are folded.
+        ("P9 M8 M7", &[9], false, "P9=9"),
+        ("D9 M8 M7 P6", &[9], false, "D9=9"),
+        ("S9 M8 M7 P6", &[9], false, ""),
+        ("S9 M8 M7", &[8, 9], false, "S9=9 M8=7,8"),
+        ("S9 M8 P7", &[8, 9], true, "S9=9 P0=7,8"),
+        // Duplicates count once.
+        ("M9 M9 M8 M8 P7 P7", &[9], false, "P9=7,8,9"),
+    ];
+    for (input, snapshots, bottom, want) in cases {
+        let zero = !input.contains('C');
+        let whole = Plus::new(true, 0);
+        let (out, counts) = compact(vec![key_of(input)], snapshots, zero, Some(whole), |_| !bottom);
+        assert_eq!(shown_with_parts(&out), *want, "{input} under {snapshots:?}, bottom {bottom}");
+        assert_all_counted(&counts, out.len(), input);
+        // An operator that always fails is as good as none.
+        let (none, _) = compact(vec![key_of(input)], snapshots, zero, None, |_| !bottom);
+        let (failed, counts) =
+            compact(vec![key_of(input)], snapshots, zero, Some(Plus::new(true, 1)), |_| !bottom);
+        assert_eq!(shown(&failed), shown(&none), "{input} under {snapshots:?}, bottom {bottom}");
+        assert_all_counted(&counts, failed.len(), input);
+    }
+}
+
+/// A version of a key: its kind, and the sequences of the writes that it stands for, newest first.
+type Versions = BTreeMap<u64, (u8, Vec<u64>)>;
+
 /// What a reader at `snapshot` finds of a key, given all its versions: the sequences that make up
 /// its value, operands before their base.
-fn read(versions: &BTreeMap<u64, u8>, snapshot: u64) -> Vec<u64> {
+fn read(versions: &Versions, snapshot: u64) -> Vec<u64> {
     let mut found = Vec::new();
-    for (&seqno, &kind) in versions.range(..=snapshot).rev() {
-        match kind {
-            M => found.push(seqno),
+    for (kind, parts) in versions.range(..=snapshot).rev().map(|(_, version)| version) {
+        match *kind {
+            M => found.extend(parts),
             D | S => break,
             _ => {
-                found.push(seqno);
+                found.extend(parts);
                 break;
             }
         }
@@ -153,12 +275,14 @@ fn read(versions: &BTreeMap<u64, u8>, snapshot: u64) -> Vec<u64> {
 type Run = Vec<Entry>;
 
 /// All versions of a key in these runs; entries with sequence 0 are told apart by their value.
-fn versions(runs: &[Run], key: u8) -> BTreeMap<u64, u8> {
-    let mut out = BTreeMap::new();
+fn versions(runs: &[Run], key: u8) -> Versions {
+    let mut out = Versions::new();
     for e in runs.iter().flatten().filter(|e| user_key(&e.0) == [key]) {
-        let written: u64 = std::str::from_utf8(&e.1[2..]).expect("digits").parse().expect("a sequence");
-        assert!(seqno_of(&e.0) == written || seqno_of(&e.0) == 0);
-        out.insert(written, kind_byte_of(&e.0));
+        let number =
+            |part: &[u8]| std::str::from_utf8(&part[2..]).expect("digits").parse().expect("a sequence");
+        let parts: Vec<u64> = e.1.split(|byte| *byte == b'+').rev().map(number).collect();
+        assert!(seqno_of(&e.0) == parts[0] || seqno_of(&e.0) == 0);
+        out.insert(parts[0], (kind_byte_of(&e.0), parts));
     }
     out
 }
@@ -176,16 +300,30 @@ fn next_kind(key: u8, last: Option<u8>, rng: &mut Rng) -> u8 {
         }
         3..6 => [P, P, D][rng.below(3) as usize],
         6..8 => [P, M, M, D][rng.below(4) as usize],
+        // Put while absent only, merged, and single deleted.
+        8..12 => match last {
+            None | Some(S) => [P, M][rng.below(2) as usize],
+            _ => [M, M, S][rng.below(3) as usize],
+        },
         _ => [P, D, C, C][rng.below(4) as usize],
     }
 }
+
+/// Single deletes, deletes, merges and deletes, merges and single deletes, clues.
+const KEYS: u8 = 14;
 
 #[test]
 fn random_compactions_never_change_a_read() {
     let mut rng = Rng(41);
     let mut total = DropCounts::default();
-    let mut checks = 0;
-    for _ in 0..600 {
+    let (mut checks, mut failures) = (0, 0);
+    for round in 0..900 {
+        let operator = match round % 4 {
+            0 => None,
+            1 => Some(Plus::new(true, 0)),
+            2 => Some(Plus::new(false, 0)),
+            _ => Some(Plus::new(true, 3)),
+        };
         // Runs, newest first, of operations in one line of sequences.
         let mut runs: Vec<Run> = Vec::new();
         let mut last: BTreeMap<u8, u8> = BTreeMap::new();
@@ -194,7 +332,7 @@ fn random_compactions_never_change_a_read() {
             let mut run = Run::new();
             for _ in 0..1 + rng.below(14) {
                 seqno += 1;
-                let key = rng.below(10) as u8;
+                let key = rng.below(KEYS.into()) as u8;
                 let kind = next_kind(key, last.get(&key).copied(), &mut rng);
                 last.insert(key, kind);
                 run.push(entry(&[key], seqno, kind));
@@ -214,16 +352,17 @@ fn random_compactions_never_change_a_read() {
             let older: Vec<Run> = runs[from..].to_vec();
             let zero = rng.below(2) == 0 && !inputs.iter().flatten().any(|e| kind_byte_of(&e.0) == C);
             let below = |key: &[u8]| older.iter().flatten().any(|e| user_key(&e.0) == key);
-            let (out, counts) = compact(inputs, &snapshots, zero, below);
+            let merging = operator.clone().map(|operator| operator as Arc<dyn MergeOperator>);
+            let (out, counts) = compact(inputs, &snapshots, zero, merging, below);
             runs.insert(from, out);
             add(&mut total, &counts);
-            for key in 0..10 {
+            for key in 0..KEYS {
                 let (before, after) = (versions(&original, key), versions(&runs, key));
                 for &snapshot in snapshots.iter().chain(&(visible..=seqno).collect::<Vec<_>>()) {
                     assert_eq!(read(&after, snapshot), read(&before, snapshot), "key {key} at {snapshot}");
                     checks += 1;
                 }
-                let specials = |v: &BTreeMap<u64, u8>| v.iter().filter(|(_, k)| **k == C).count();
+                let specials = |v: &Versions| v.values().filter(|(kind, _)| *kind == C).count();
                 assert_eq!(specials(&after), specials(&before), "a clue was lost");
             }
             // Snapshots are released as time goes on.
@@ -231,10 +370,12 @@ fn random_compactions_never_change_a_read() {
                 snapshots.remove(0);
             }
         }
+        failures += operator.map_or(0, |operator| operator.failures.load(Relaxed));
     }
-    println!("{total:?}, {checks} reads checked");
-    assert!(checks > 50_000);
-    let fewest = [total.hidden, total.tombstones, total.single_pairs, total.zeroed].into_iter().min();
+    println!("{total:?}, {checks} reads checked, {failures} failed folds");
+    assert!(checks > 50_000 && failures > 300);
+    let fewest =
+        [total.hidden, total.tombstones, total.single_pairs, total.zeroed, total.folded].into_iter().min();
     assert!(fewest > Some(300), "{total:?}");
 }
 
@@ -244,6 +385,7 @@ fn add(total: &mut DropCounts, one: &DropCounts) {
     total.tombstones += one.tombstones;
     total.single_pairs += one.single_pairs;
     total.duplicates += one.duplicates;
+    total.folded += one.folded;
     total.zeroed += one.zeroed;
 }
 

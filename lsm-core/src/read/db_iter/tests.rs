@@ -251,6 +251,7 @@ fn kinds_not_offered_are_refused_not_misread() {
         iter.seek_to_first().expect("a is a value");
         let want = match Kind::from_u8(kind) {
             Some(Kind::Put | Kind::Delete | Kind::SingleDelete) => None,
+            Some(Kind::Merge) => Some(ErrorKind::InvalidArgument),
             Some(_) => Some(ErrorKind::Unsupported),
             None => Some(ErrorKind::Corruption),
         };

@@ -48,6 +48,7 @@ fn random_edit(rng: &mut Rng) -> TreeEdit {
     TreeEdit {
         tree: random_tree(rng),
         comparator: some(rng, |rng| format!("order-{}", rng.below(1000))),
+        merge_operator: some(rng, |rng| format!("merge-{}", rng.below(1000))),
         added: list(rng, |rng| (rng.below(7) as u8, random_table(rng))),
         removed: list(rng, |rng| (rng.below(7) as u8, FileNumber(rng.next()))),
         floor: some(rng, |rng| rng.below(SEQNO_MAX)),
