@@ -1,10 +1,12 @@
 //! The tables that a flush or compaction writes: where one ends, and when they are durable.
 //!
 //! A table ends when it has reached its size, or when its key range would come to overlap too much
-//! of the level after the next, so that its own compaction stays cheap. It ends only between two
-//! user keys (rule 25). Range tombstones fill the gaps between points: each table gets the pieces from
-//! where it starts to where the next one does, and may have nothing else; a long tombstone without
-//! points is cut where tables of the grandparents start. [`Written`] is what readers may use already and a power cut may still undo;
+//! of the level after the next, so that its own compaction stays cheap; and, a little before its
+//! size, where a table of that level ends: two outputs that both overlap one table there would
+//! both have it rewritten. It ends only between two user keys (rule 25). Range tombstones fill the gaps
+//! between points: each table gets the pieces from where it starts to where the next one does, and may
+//! have nothing else; a long tombstone without points is cut where tables of the grandparents start.
+//! [`Written`] is what readers may use already and a power cut may still undo;
 //! its [`sync`](Written::sync) comes after the tables are live, so that nobody waits for the disk.
 
 use std::sync::Arc;
@@ -43,6 +45,8 @@ pub(crate) struct Outputs<'a> {
     range_dels: Option<Cutter>,
     /// An entry was added at all; `last_user_key` is its key.
     has_last: bool,
+    /// Size of the present table where the last grandparent within it ended.
+    aligned_bytes: u64,
     current: Option<(FileNumber, Arc<dyn File>, TableWriter)>,
     last_user_key: Vec<u8>,
     finished: Written,
@@ -69,7 +73,7 @@ impl Written {
     ///
     /// # Errors
     /// Those of the file system; the files can't be trusted then, nor synced again.
-    pub(crate) fn sync(self, engine: &Engine) -> Result<()> {
+    pub(crate) fn sync(&self, engine: &Engine) -> Result<()> {
         for file in &self.files {
             file.sync_data()?;
         }
@@ -103,6 +107,7 @@ impl<'a> Outputs<'a> {
             next_edge: 0,
             range_dels: None,
             has_last: false,
+            aligned_bytes: 0,
             current: None,
             last_user_key: Vec::new(),
             finished: Written::default(),
@@ -196,25 +201,42 @@ impl<'a> Outputs<'a> {
     fn is_full(&mut self, user: &[u8]) -> bool {
         let points = self.current.as_ref().map_or(0, |(.., writer)| writer.estimated_bytes());
         let tombstones = self.range_dels.as_ref().map_or(0, Cutter::bytes);
-        points + tombstones >= self.target_bytes || self.overlaps_too_much(user)
+        let bytes = points + tombstones;
+        bytes >= self.target_bytes || self.ends_before(user, bytes)
     }
 
-    fn overlaps_too_much(&mut self, user: &[u8]) -> bool {
+    /// Whether the table, `bytes` long, should end before `user` for what it overlaps below.
+    fn ends_before(&mut self, user: &[u8], bytes: u64) -> bool {
+        if !self.pass_grandparents(user) {
+            return false;
+        }
+        // As much again as since the last such place, and it would be beyond its size: the next
+        // place to end at is probably too far.
+        let next = bytes + bytes.saturating_sub(self.aligned_bytes);
+        self.aligned_bytes = bytes;
+        next > self.target_bytes && bytes >= self.target_bytes / 2
+            || self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.engine.options.table_bytes
+    }
+
+    /// Leaves the grandparents behind that end before `user`; true if there was one.
+    fn pass_grandparents(&mut self, user: &[u8]) -> bool {
+        let comparator = &self.tree.comparator;
+        let before = self.next_grandparent;
         while let Some(table) = self.grandparents.get(self.next_grandparent)
             && !table.reaches(&self.tree.comparator, user)
         {
             self.overlapped_bytes += table.file_bytes();
             self.next_grandparent += 1;
         }
-        self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.engine.options.table_bytes
+        self.next_grandparent > before
     }
 
     /// A table starts at `user`: what lies before it in the grandparents is not overlapped by it.
     fn skip_grandparents(&mut self, user: &[u8]) {
         let empty = self.range_dels.as_ref().is_none_or(|cutter| cutter.bytes() == 0);
         if empty {
-            self.overlaps_too_much(user);
-            self.overlapped_bytes = 0;
+            self.pass_grandparents(user);
+            (self.overlapped_bytes, self.aligned_bytes) = (0, 0);
         }
     }
 
