@@ -70,6 +70,10 @@ pub(crate) trait KvEngine: Send + Sync {
     fn delete(&self, key: &[u8], opts: WriteOpts) -> Result<()>;
     /// All entries become visible at once.
     fn write_batch(&self, entries: &[BatchEntry<'_>], opts: WriteOpts) -> Result<()>;
+    /// Deletes all keys from `from` on and before `to`, by one range delete.
+    fn delete_range(&self, _from: &[u8], _to: &[u8]) -> Result<()> {
+        bail!("this engine has no range deletes")
+    }
     /// Shows the value to `sink` if there is one, and says whether there is.
     fn get(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool>;
     /// Shows each value that there is to `sink`, and returns how many.

@@ -30,6 +30,7 @@ pub(crate) fn run(worker: &mut Worker<'_>) -> Result<()> {
         Workload::SeekRandom => seek_random(worker),
         Workload::ReadRandomWriteRandom => read_or_write(worker),
         Workload::DeleteRandom => delete_random(worker),
+        Workload::ScanDeleted | Workload::ScanRangeDeleted => seek_to_first(worker),
         Workload::Flush => flush(worker),
         Workload::YcsbLoad => ycsb_load(worker),
         Workload::Ycsb(mix) => ycsb(worker, mix),
@@ -204,6 +205,23 @@ fn seek_and_step(worker: &mut Worker<'_>, number: u64, steps: u64) -> Result<()>
         }
     }
     worker.recorder.user_bytes_read += bytes as u64;
+    Ok(())
+}
+
+/// Opens a cursor and goes to the first entry, over all that was deleted before it.
+fn seek_to_first(worker: &mut Worker<'_>) -> Result<()> {
+    while let Some(from) = worker.begin(1) {
+        let mut bytes = 0;
+        let mut cursor = worker.engine.cursor()?;
+        cursor.seek_to_first()?;
+        worker.recorder.reads_found += u64::from(cursor.valid());
+        if cursor.valid() {
+            see(cursor.as_ref(), &mut bytes);
+        }
+        drop(cursor);
+        worker.recorder.user_bytes_read += bytes as u64;
+        worker.finish(Kind::Seek, from, 1);
+    }
     Ok(())
 }
 

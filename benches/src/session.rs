@@ -8,8 +8,9 @@
 //! written back, so that no workload pays for the one before.
 
 use crate::config::{Config, Rate};
-use crate::engine::{EngineStats, KvEngine, SETTLE_FLOOR};
+use crate::engine::{EngineStats, KvEngine, SETTLE_FLOOR, WriteOpts};
 use crate::engines;
+use crate::generate::KeyBuf;
 use crate::live::LiveKeys;
 use crate::measure::{Reading, disk_bytes, peak_rss_bytes, reset_peak_rss};
 use crate::progress::Counter;
@@ -97,8 +98,13 @@ impl Session<'_> {
         }
         match workload.needs() {
             Needs::Fresh => self.open_fresh()?,
-            Needs::Filled | Needs::YcsbLoaded if self.holds == Some(workload.key_space()) => {}
+            _ if self.holds == Some(workload.key_space()) => {}
             Needs::Filled => self.fill(Workload::FillUniqueRandom)?,
+            Needs::FrontDeleted => {
+                self.fill(Workload::FillUniqueRandom)?;
+                self.calm()?;
+                self.delete_front(workload.key_space() == KeySpace::FrontRangeDeleted)?;
+            }
             Needs::YcsbLoaded => self.fill(Workload::YcsbLoad)?,
         }
         self.holds = Some(workload.key_space());
@@ -157,6 +163,20 @@ impl Session<'_> {
             ..self.config.clone()
         };
         self.run(workload, &config, FILL_STREAM).map(|_| ())
+    }
+
+    /// Deletes the first half of the keys.
+    fn delete_front(&mut self, by_range: bool) -> Result<()> {
+        let half = self.config.num / 2;
+        let (mut key, mut end) = (KeyBuf::new(self.config.key_size), KeyBuf::new(self.config.key_size));
+        (0..half).for_each(|number| self.live.remove(number));
+        if by_range {
+            return self.engine().delete_range(key.set(0), end.set(half));
+        }
+        for number in 0..half {
+            self.engine().delete(key.set(number), WriteOpts::default())?;
+        }
+        Ok(())
     }
 
     /// Waits for background work and write-back to end.

@@ -22,6 +22,8 @@ pub(crate) enum Workload {
     ReadWhileWriting,
     ReadRandomWriteRandom,
     DeleteRandom,
+    ScanDeleted,
+    ScanRangeDeleted,
     Flush,
     YcsbLoad,
     Ycsb(Mix),
@@ -34,6 +36,8 @@ pub(crate) enum Needs {
     Fresh,
     /// Every key of db_bench's key space, or what an earlier workload of the list left.
     Filled,
+    /// Every key of db_bench's key space, and then the first half deleted, nothing flushed after.
+    FrontDeleted,
     /// YCSB's records, which have keys of their own.
     YcsbLoaded,
 }
@@ -42,6 +46,10 @@ pub(crate) enum Needs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeySpace {
     DbBench,
+    /// Its first half deleted, key by key.
+    FrontDeleted,
+    /// Its first half deleted by one range delete.
+    FrontRangeDeleted,
     Ycsb,
 }
 
@@ -69,6 +77,12 @@ const ALL: &[(&str, Workload, &str)] = &[
         "reads and writes of random keys, readwritepercent of them reads",
     ),
     ("deleterandom", Workload::DeleteRandom, "delete random keys"),
+    ("scandeleted", Workload::ScanDeleted, "new iterator to the first key, where the first half was deleted"),
+    (
+        "scanrangedeleted",
+        Workload::ScanRangeDeleted,
+        "new iterator to the first key, where one range delete took the first half",
+    ),
     ("flush", Workload::Flush, "write the memtables out, once, between two workloads"),
     ("ycsbload", Workload::YcsbLoad, "load num records of YCSB, on a fresh database"),
     ("ycsba", Workload::Ycsb(Mix::A), "50 % reads, 50 % updates"),
@@ -102,6 +116,7 @@ impl Workload {
             | Workload::FillBatch
             | Workload::YcsbLoad => Needs::Fresh,
             Workload::Ycsb(_) => Needs::YcsbLoaded,
+            Workload::ScanDeleted | Workload::ScanRangeDeleted => Needs::FrontDeleted,
             _ => Needs::Filled,
         }
     }
@@ -109,6 +124,8 @@ impl Workload {
     pub(crate) fn key_space(self) -> KeySpace {
         match self {
             Workload::Ycsb(_) | Workload::YcsbLoad => KeySpace::Ycsb,
+            Workload::ScanDeleted => KeySpace::FrontDeleted,
+            Workload::ScanRangeDeleted => KeySpace::FrontRangeDeleted,
             _ => KeySpace::DbBench,
         }
     }

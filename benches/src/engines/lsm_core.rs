@@ -81,6 +81,10 @@ impl KvEngine for LsmCore {
         Ok(self.db.write(&write_options(opts), batch)?)
     }
 
+    fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        Ok(self.db.delete_range(&WriteOptions::default(), from, to)?)
+    }
+
     fn get(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let value = self.db.get(&self.read, key)?;
         if let Some(value) = &value {

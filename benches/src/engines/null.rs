@@ -22,6 +22,10 @@ impl KvEngine for NullEngine {
         Ok(())
     }
 
+    fn delete_range(&self, _from: &[u8], _to: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
     fn get(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
         sink(black_box(key));
         Ok(true)

@@ -140,6 +140,10 @@ impl KvEngine for RocksDb {
         self.db.write(fill, opts.sync, opts.disable_wal)
     }
 
+    fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        self.db.delete_range(from, to)
+    }
+
     fn get(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.db.get(key, sink)
     }

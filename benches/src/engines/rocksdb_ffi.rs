@@ -94,6 +94,7 @@ api! {
     close(Handle);
     put(Handle, Handle, Chars, usize, Chars, usize, ErrorOut);
     delete(Handle, Handle, Chars, usize, ErrorOut);
+    delete_range_cf(Handle, Handle, Handle, Chars, usize, Chars, usize, ErrorOut);
     write(Handle, Handle, Handle, ErrorOut);
     get_pinned(Handle, Handle, Chars, usize, ErrorOut) -> Handle;
     batched_multi_get_cf(Handle, Handle, Handle, usize, *const Chars, *const usize, *mut Handle, ErrorOut, bool);
@@ -367,6 +368,25 @@ impl Database {
         let mut error = null_mut();
         // SAFETY: as in `put`.
         unsafe { (self.api.delete)(self.db, options, chars(key), key.len(), &mut error) };
+        self.api.check(error)
+    }
+
+    pub(super) fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        let options = self.write_options(false, false);
+        let mut error = null_mut();
+        // SAFETY: as in `put`; the family's handle lives as the database does.
+        unsafe {
+            (self.api.delete_range_cf)(
+                self.db,
+                options,
+                self.family,
+                chars(from),
+                from.len(),
+                chars(to),
+                to.len(),
+                &mut error,
+            );
+        }
         self.api.check(error)
     }
 

@@ -220,7 +220,6 @@ impl<'a> Outputs<'a> {
 
     /// Leaves the grandparents behind that end before `user`; true if there was one.
     fn pass_grandparents(&mut self, user: &[u8]) -> bool {
-        let comparator = &self.tree.comparator;
         let before = self.next_grandparent;
         while let Some(table) = self.grandparents.get(self.next_grandparent)
             && !table.reaches(&self.tree.comparator, user)
