@@ -13,11 +13,12 @@ use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind, HEADER_BYTES};
 use crate::iterator::DbIterator;
 use crate::key::Kind;
-use crate::merge_operator::{Merging, no_operator};
+use crate::merge_operator::no_operator;
 use crate::metrics::{Counter, MetricsSnapshot};
 use crate::options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
 use crate::read::get::{self, ReadContext};
 use crate::snapshot::Snapshot;
+use crate::tree::Tree;
 use crate::verify::VerifyReport;
 use crate::version::manifest::read_current;
 use crate::write::stall::StallReport;
@@ -133,13 +134,26 @@ impl Db {
         self.write(options, batch)
     }
 
+    /// Removes all keys from `from` up to `to`, which stays, in the keyspace's order; one operation, as
+    /// cheap as one delete, however many keys there are. It is no error if there are none. With `from`
+    /// equal to `to` nothing is removed.
+    ///
+    /// # Errors
+    /// As [`Db::write`]; `InvalidArgument` if `from` comes after `to`.
+    pub fn delete_range(&self, options: &WriteOptions, from: &[u8], to: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::with_capacity(from.len() + to.len() + 16);
+        batch.delete_range(from, to)?;
+        self.write(options, batch)
+    }
+
     /// Applies all operations of `batch`, at once to every reader, whole or not at all after a
     /// crash. Waits while writes are stalled.
     ///
     /// # Errors
     /// `WouldStall`, `TimedOut` as the options ask; `NoSpace` while the disk is full; `Poisoned`
     /// after a lasting background error; `Closed`; `Unsupported` for operations this build cannot
-    /// serve, `InvalidArgument` for a merge without a merge operator. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
+    /// serve, `InvalidArgument` for a merge without a merge operator or a range that ends before it
+    /// starts. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
     /// its record may stand there all the same, and the next opening then finds it, whole.
     pub fn write(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
         let engine = self.engine();
@@ -150,7 +164,7 @@ impl Db {
         if options.sync && options.disable_log {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
-        check_served(&batch, &engine.tree.merging)?;
+        check_served(&batch, &engine.tree)?;
         engine.tree.stall.admit(engine, batch.byte_size() as u64, options.no_slowdown, options.deadline)?;
         engine.commit.write(engine, batch, options.sync, !options.disable_log)
     }
@@ -423,15 +437,19 @@ fn refuse_foreign(fs: &dyn dialsm_io::Fs, dir: &Path) -> Result<()> {
 }
 
 /// Refuses operations that could be logged but not served.
-fn check_served(batch: &WriteBatch, merging: &Merging) -> Result<()> {
+fn check_served(batch: &WriteBatch, tree: &Tree) -> Result<()> {
     for op in batch.iter() {
         let op = op?;
         if op.keyspace != 0 {
             return Err(Error::new(ErrorKind::NotFound, format!("there is no keyspace {}", op.keyspace)));
         }
         if op.kind == Kind::Merge {
-            if merging.operator.is_none() {
+            if tree.merging.operator.is_none() {
                 return Err(no_operator());
+            }
+        } else if op.kind == Kind::RangeDelete {
+            if tree.comparator.compare(op.key, op.value).is_gt() {
+                return Err(Error::invalid("a range delete ends before it starts"));
             }
         } else if !matches!(op.kind, Kind::Put | Kind::Delete | Kind::SingleDelete) {
             let text = format!("operations of kind {:?} are not served yet", op.kind);

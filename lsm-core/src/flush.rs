@@ -19,6 +19,8 @@ use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
 use crate::invariants::check_installed;
 use crate::key::user_key;
+use crate::metrics::Counter;
+use crate::range_del::fragments::{Covering, needed};
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::TableFile;
 use crate::version::edit::TreeEdit;
@@ -85,10 +87,17 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
     let snapshots = engine.snapshots.for_job(engine.commit.visible());
     // Older tables may hold anything: no tombstone is dropped, no sequence zeroed.
     let anything_below = |_: &[u8]| true;
+    let (mut covering, mut fragments) = (None, Vec::new());
+    if let Some(range_dels) = buffer.table.range_dels() {
+        let set = range_dels.merged(&tree.comparator);
+        fragments = needed(&set, &snapshots, |_, _| true, &mut 0);
+        covering = Some(Covering::new(&tree.comparator, set, &fragments));
+    }
     let mut entries =
         CompactionIter::new(buffer.table.iter(), tree.comparator.clone(), snapshots, false, anything_below)
-            .merging(tree.merging.operator.clone());
-    let mut outputs = Outputs::new(engine, tree, 0, epoch);
+            .merging(tree.merging.operator.clone())
+            .covering(covering);
+    let mut outputs = Outputs::new(engine, tree, 0, epoch).with_range_dels(fragments);
     let bytes = buffer.table.raw_key_bytes() + buffer.table.raw_value_bytes();
     let step = bytes / PROGRESS_STEPS + 1;
     let (mut written, mut report_at) = (0, step);
@@ -102,6 +111,7 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
         }
         entries.next()?;
     }
+    engine.metrics.add(Counter::RangeDeletedEntries, entries.counts().range_deleted);
     outputs.finish()
 }
 

@@ -7,12 +7,14 @@ use dialsm_io::env::Nanos;
 use crate::db::Reading;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
-use crate::read::db_iter::DbIter;
+use crate::range_del::scan::ScanCover;
+use crate::read::db_iter::{DbIter, IterStats};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
 use crate::table::IterSpec;
 use crate::tree::TreeView;
+use crate::types::SEQNO_MAX;
 use crate::version::{LEVELS, TableFile};
 use crate::{Result, Slice};
 
@@ -49,26 +51,41 @@ impl DbIterator {
             readahead_max: options.readahead_bytes as usize,
         };
         let mut children: Vec<Box<dyn InternalIter>> = Vec::with_capacity(view.sealed.len() + 2);
+        let mut cover = ScanCover::new(tree.comparator.clone(), seqno);
         for buffer in std::iter::once(&view.active).chain(&view.sealed) {
             if !buffer.table.is_empty() {
+                if let Some(range_dels) = buffer.table.range_dels() {
+                    // What is inserted from here on lies above the sequence read at.
+                    let newest = buffer.table.seqno_range().map_or(0, |(_, max)| max);
+                    range_dels.runs.iter().for_each(|run| cover.add_set(children.len(), run.clone(), newest));
+                }
                 children.push(Box::new(buffer.table.iter()));
             }
         }
         let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
         for table in view.version.overlapping(0, lower, upper) {
-            children.push(Box::new(engine.open_table(&table)?.iter(spec)));
+            let reader = engine.open_table(&table)?;
+            if let Some(set) = reader.range_dels() {
+                cover.add_set(children.len(), set.clone(), SEQNO_MAX);
+            }
+            children.push(Box::new(reader.iter(spec)));
         }
         for level in 1..LEVELS {
             let tables = view.version.level(level);
             if tables.is_empty() {
                 continue;
             }
+            if !tables.with_range_deletes().is_empty() {
+                let opener = engine.clone();
+                let open = move |table: &Arc<TableFile>| Ok(opener.open_table(table)?.range_dels().cloned());
+                cover.add_level(children.len(), tables.clone(), Box::new(open));
+            }
             let opener = engine.clone();
             let open = move |table: &Arc<TableFile>| Ok(opener.open_table(table)?.iter(spec));
             let order = tree.comparator.clone();
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }
-        let merged = MergingIter::new(tree.comparator.clone(), children);
+        let merged = MergingIter::new(tree.comparator.clone(), children).with_cover(cover);
         let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper)
             .merging(tree.merging.operator.clone());
         Ok(DbIterator { inner, reading, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
@@ -168,17 +185,25 @@ impl DbIterator {
     pub fn value_slice(&self) -> Slice {
         self.inner.value_slice()
     }
+
+    /// What passing over hidden entries has cost since the cursor was made.
+    pub fn stats(&self) -> IterStats {
+        let ranges = self.inner.source().range_stats();
+        IterStats { skipped_covered: ranges.covered, range_jumps: ranges.jumps, ..self.inner.stats() }
+    }
 }
 
 impl Drop for DbIterator {
     fn drop(&mut self) {
         let engine = &self.reading.0.engine;
-        let stats = self.inner.stats();
-        let skips = stats.skipped_newer + stats.skipped_older + stats.skipped_tombstones;
+        let stats = self.stats();
+        let skips =
+            stats.skipped_newer + stats.skipped_older + stats.skipped_tombstones + stats.skipped_covered;
         engine.metrics.add_all(&[
             (Counter::IteratorSeeks, self.seeks),
             (Counter::IteratorSteps, self.steps),
             (Counter::IteratorSkips, skips),
+            (Counter::RangeJumps, stats.range_jumps),
         ]);
     }
 }

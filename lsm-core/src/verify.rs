@@ -35,7 +35,8 @@ pub(crate) fn verify(engine: &Arc<Engine>, progress: &mut dyn FnMut(u64, u64)) -
             );
             return Err(Error::corruption(text).at_path(&path));
         }
-        if (checked.entries, checked.deletes) != (meta.entries, meta.deletes) {
+        let counted = (checked.entries, checked.deletes, checked.range_deletes);
+        if counted != (meta.entries, meta.deletes, meta.range_deletes) {
             return Err(Error::corruption("the table's counts differ from the manifest's").at_path(&path));
         }
         report.tables += 1;

@@ -21,6 +21,8 @@ use crate::background::cancelled;
 use crate::engine::Engine;
 use crate::invariants::check_installed;
 use crate::metrics::Counter;
+use crate::range_del::RangeDels;
+use crate::range_del::fragments::{Covering, Fragment, clip, needed};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
@@ -113,11 +115,14 @@ impl SubJobs {
         let zero_seqnos = plan.output_level > 0 && !plan.has_specials();
         let may_exist = move |key: &[u8]| below.may_exist(key);
         let order = self.tree.comparator.clone();
+        let (covering, fragments) = self.range_dels(engine, range)?;
         let mut entries = CompactionIter::new(source, order, self.snapshots.clone(), zero_seqnos, may_exist)
-            .merging(self.tree.merging.operator.clone());
+            .merging(self.tree.merging.operator.clone())
+            .covering(covering);
         let level = usize::from(plan.output_level);
         let mut outputs = Outputs::new(engine, &self.tree, level, plan.output_epoch.unwrap_or(0))
-            .with_grandparents(&plan.grandparents);
+            .with_grandparents(&plan.grandparents)
+            .with_range_dels(fragments);
         let mut until_check = ENTRIES_BETWEEN_CHECKS;
         entries.start(range.start.as_deref(), range.end.as_deref())?;
         while entries.valid() {
@@ -130,7 +135,31 @@ impl SubJobs {
             }
             entries.next()?;
         }
+        engine.metrics.add(Counter::RangeDeletedEntries, entries.counts().range_deleted);
         outputs.finish()
+    }
+
+    /// The inputs' range tombstones within `range`: as they hide entries, and as they are written.
+    fn range_dels(
+        &self,
+        engine: &Arc<Engine>,
+        range: &SubRange,
+    ) -> Result<(Option<Covering>, Vec<Fragment>)> {
+        let (plan, c) = (&self.plan, &self.tree.comparator);
+        let mut all = Vec::new();
+        for (_, table) in plan.files().filter(|(_, table)| table.meta().range_deletes > 0) {
+            let reader = engine.open_table(table)?;
+            let tombstones = reader.range_dels().into_iter().flat_map(|set| set.iter());
+            all.extend(tombstones.filter_map(|t| clip(c, t, range.start.as_deref(), range.end.as_deref())));
+        }
+        if all.is_empty() {
+            return Ok((None, Vec::new()));
+        }
+        let (set, below, mut dropped) = (RangeDels::new(c.clone(), all), plan.drop_below(), 0);
+        let may_exist = |start: &[u8], end: &[u8]| below.may_exist_between(start, end);
+        let fragments = needed(&set, &self.snapshots, may_exist, &mut dropped);
+        engine.metrics.add(Counter::RangeDeletesDropped, dropped);
+        Ok((Some(Covering::new(c, set, &fragments)), fragments))
     }
 
     fn check_cancelled(&self, engine: &Engine) -> Result<()> {

@@ -15,6 +15,7 @@
 //! | Merge | a Put or tombstone of its stripe hides it; with an operator it is folded into what lies below in its stripe |
 //! | Delete | hidden as above; or nothing older is left of the key, here or below |
 //! | SingleDelete | a Delete of its stripe hides it; or the next older entry is a Put of its stripe: both go; or a tombstone of its stripe: it goes; or nothing older is left |
+//! | any of these | a range tombstone of its stripe covers it: it goes first, as if it had not been there |
 //! | all other kinds | always goes on; hides nothing, is not hidden, pairs with nothing |
 //!
 //! INVARIANTS (attacked by `random_compactions_never_change_a_read`)
@@ -26,7 +27,8 @@
 //! - A Put does not hide a SingleDelete: the Put may itself be taken away by a younger
 //!   SingleDelete, and would uncover what lies below.
 //! - Of a Put let through with sequence 0, no older entry of the key follows; sequence 0 is given
-//!   only where `may_exist` is false and the oldest snapshot sees the Put.
+//!   only where `may_exist` is false and the oldest snapshot sees the Put, and no range tombstone that
+//!   goes on spans the key: it would hide the Put.
 //! - Operands are folded within one stripe, with each other and with the Put or tombstone right below;
 //!   without a base only where `may_exist` is false and no older entry of the key is left. The result
 //!   is treated as an entry that stood in the newest operand's place. Where the operator fails, all
@@ -46,6 +48,7 @@ use std::sync::Arc;
 use super::fold::Chain;
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, trailer, trailer_of, user_key};
 use crate::merge_operator::MergeOperator;
+use crate::range_del::fragments::Covering;
 use crate::read::internal::InternalIter;
 use crate::types::{SEQNO_MAX, SeqNo};
 use crate::{Error, ErrorKind, Result};
@@ -63,6 +66,8 @@ pub struct DropCounts {
     pub single_pairs: u64,
     /// Equal in key, sequence and kind to the one before.
     pub duplicates: u64,
+    /// Covered by a range tombstone of the same stripe.
+    pub range_deleted: u64,
     /// Operands, and bases of operands, that went into another entry.
     pub folded: u64,
     /// Let through with sequence 0.
@@ -109,10 +114,18 @@ enum Below {
     Put,
     Delete,
     SingleDelete,
+    /// An entry that a range tombstone hides, and with it all that is older.
+    Covered,
     /// No entry of the key.
     Nothing,
     /// An entry that is no base: of another stripe, or of a kind that always goes on.
     Other,
+}
+
+/// Whether newer entries and range tombstones may hide an entry of this kind.
+#[inline]
+fn is_plain(kind: Option<Kind>) -> bool {
+    matches!(kind, Some(Kind::Put | Kind::Delete | Kind::SingleDelete | Kind::Merge))
 }
 
 /// What is known of the user key at hand.
@@ -172,6 +185,8 @@ pub struct CompactionIter<I, B> {
     again: bool,
     held: Held,
     chain: Chain,
+    /// Range tombstones of the inputs, if they have some.
+    covering: Option<Box<Covering>>,
     out: Out,
     out_key: Vec<u8>,
     counts: DropCounts,
@@ -213,6 +228,7 @@ where
             again: false,
             held: Held { full: false, single: false, stripe: 0, key: Vec::new(), value: Vec::new() },
             chain: Chain::new(None),
+            covering: None,
             out: Out::End,
             out_key: Vec::new(),
             counts: DropCounts::default(),
@@ -223,6 +239,13 @@ where
     #[must_use]
     pub fn merging(mut self, operator: Option<Arc<dyn MergeOperator>>) -> CompactionIter<I, B> {
         self.chain = Chain::new(operator);
+        self
+    }
+
+    /// The same without the entries that the inputs' range tombstones hide.
+    #[must_use]
+    pub(crate) fn covering(mut self, covering: Option<Covering>) -> CompactionIter<I, B> {
+        self.covering = covering.map(Box::new);
         self
     }
 
@@ -351,6 +374,12 @@ where
                 }
             }
             self.state.last_trailer = trailer;
+            if self.covering.is_some() && self.is_covered(trailer) {
+                self.counts.read += 1;
+                self.counts.range_deleted += 1;
+                self.iter.next()?;
+                continue;
+            }
             if self.apply(trailer)? {
                 return Ok(());
             }
@@ -393,6 +422,14 @@ where
         Ok(true)
     }
 
+    /// Whether a range tombstone of its own stripe hides the source's entry, which is one of the key at
+    /// hand.
+    fn is_covered(&mut self, trailer: u64) -> bool {
+        let (seqno, kind) = (trailer >> 8, Kind::from_u8(trailer as u8));
+        let Some(&upto) = self.snapshots.get(self.stripe_of(seqno)) else { return false };
+        is_plain(kind) && self.covering.as_mut().is_some_and(|c| c.cover(&self.key, upto) > seqno)
+    }
+
     #[inline]
     fn stripe_of(&self, seqno: SeqNo) -> usize {
         match self.snapshots.first() {
@@ -407,8 +444,7 @@ where
         let kind = Kind::from_u8(kind_byte_of(self.iter.key()));
         let stripe = self.stripe_of(seqno);
         let published = stripe < self.snapshots.len();
-        let plain = matches!(kind, Some(Kind::Put | Kind::Delete | Kind::SingleDelete | Kind::Merge));
-        if !plain || !published {
+        if !is_plain(kind) || !published {
             if self.state.zeroed {
                 // Its sequence would now sort before the Put that stood above it.
                 let text = "sequence 0 was given above an entry that has to stay";
@@ -493,12 +529,17 @@ where
     #[inline]
     fn put_is_zeroed(&mut self, stripe: usize, seqno: SeqNo) -> bool {
         (self.state.hidden, self.state.by_delete) = (stripe, false);
-        if self.zero_seqnos && stripe == 0 && seqno != 0 && !self.may_exist() {
+        if self.zero_seqnos && stripe == 0 && seqno != 0 && !self.may_exist() && !self.under_kept() {
             self.state.zeroed = true;
             self.counts.zeroed += 1;
             return true;
         }
         false
+    }
+
+    /// Whether a range tombstone over the key at hand goes on.
+    fn under_kept(&mut self) -> bool {
+        self.covering.as_mut().is_some_and(|covering| covering.is_kept(&self.key))
     }
 
     fn set_out_key(&mut self, trailer: u64) {
@@ -531,7 +572,7 @@ where
         };
         let folded = match below {
             Below::Put => self.chain.fold_full(&self.key, Some(self.iter.value())),
-            Below::Delete | Below::SingleDelete => self.chain.fold_full(&self.key, None),
+            Below::Delete | Below::SingleDelete | Below::Covered => self.chain.fold_full(&self.key, None),
             Below::Nothing if !self.may_exist() => self.chain.fold_full(&self.key, None),
             _ => {
                 if self.chain.fold_partial(&self.key) {
@@ -560,7 +601,7 @@ where
     }
 
     /// What the source stands on, behind an operand of the key at hand.
-    fn below_operand(&self, stripe: usize) -> Below {
+    fn below_operand(&mut self, stripe: usize) -> Below {
         if !self.iter.valid() {
             return Below::Nothing;
         }
@@ -576,7 +617,10 @@ where
             // Out of order: whoever looks at it next says so.
             return Below::Other;
         }
-        match Kind::from_u8(kind_byte_of(internal)) {
+        if self.covering.is_some() && self.is_covered(trailer) {
+            return Below::Covered;
+        }
+        match Kind::from_u8(trailer as u8) {
             Some(Kind::Merge) => Below::Operand(trailer),
             Some(Kind::Put) => Below::Put,
             Some(Kind::Delete) => Below::Delete,

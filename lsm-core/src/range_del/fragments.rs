@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use super::{RangeDels, RangeTombstone};
 use crate::key::Comparator;
-use crate::types::SeqNo;
+use crate::types::{SEQNO_MAX, SeqNo};
 
 /// A piece of the keys with the tombstones that are needed there, newest first. Never empty.
 #[derive(Clone, Debug)]
@@ -118,11 +118,6 @@ impl Cutter {
         Cutter { comparator, fragments, at: 0, passed: 0, bytes: 0, cuts: 0 }
     }
 
-    /// Whether a fragment is left to be dealt out.
-    pub(crate) fn is_done(&self) -> bool {
-        self.at == self.fragments.len()
-    }
-
     /// The start of the next fragment that [`Cutter::pass`] was not told of.
     pub(crate) fn next_start(&self) -> Option<&Arc<[u8]>> {
         self.fragments.get(self.passed).map(|fragment| &fragment.start)
@@ -199,5 +194,43 @@ impl CoverCursor {
             Some(interval) if interval < intervals => self.set.cover_at(interval, upto),
             _ => 0,
         }
+    }
+}
+
+/// The tombstones of a merge as they bear on its entries, asked in ascending order of keys.
+pub(crate) struct Covering {
+    /// All of the inputs.
+    inputs: CoverCursor,
+    /// Those that are written.
+    kept: CoverCursor,
+}
+
+impl Covering {
+    pub(crate) fn new(comparator: &Comparator, inputs: RangeDels, kept: &[Fragment]) -> Covering {
+        let kept = kept.iter().flat_map(|fragment| {
+            let Fragment { start, end, seqnos } = fragment;
+            seqnos.iter().map(|seqno| RangeTombstone {
+                start: start.clone(),
+                end: end.clone(),
+                seqno: *seqno,
+            })
+        });
+        let kept = Arc::new(RangeDels::new(comparator.clone(), kept));
+        Covering {
+            inputs: CoverCursor::new(Arc::new(inputs), comparator.clone()),
+            kept: CoverCursor::new(kept, comparator.clone()),
+        }
+    }
+
+    /// The newest tombstone over `key` up to `upto`; 0 if there is none.
+    #[inline]
+    pub(crate) fn cover(&mut self, key: &[u8], upto: SeqNo) -> SeqNo {
+        self.inputs.cover(key, upto)
+    }
+
+    /// Whether a tombstone over `key` is written.
+    #[inline]
+    pub(crate) fn is_kept(&mut self, key: &[u8]) -> bool {
+        self.kept.cover(key, SEQNO_MAX) > 0
     }
 }

@@ -23,7 +23,7 @@ use super::RangeDels;
 use crate::Result;
 use crate::key::{Comparator, Kind, SEEK_KIND, append_internal, kind_byte_of, seqno_of, user_key};
 use crate::types::{SEQNO_MAX, SeqNo};
-use crate::version::TableFile;
+use crate::version::{Level, TableFile};
 
 /// Opens a table for its tombstones.
 pub(crate) type OpenRangeDels = Box<dyn FnMut(&Arc<TableFile>) -> Result<Option<Arc<RangeDels>>> + Send>;
@@ -39,9 +39,9 @@ pub struct RangeStats {
 
 enum Tombstones {
     Set(Arc<RangeDels>),
-    /// Those of one level: its tables that have tombstones, in key order, and the one open.
+    /// Those of one level, and of its tables that have tombstones the open one.
     Level {
-        tables: Vec<Arc<TableFile>>,
+        level: Arc<Level>,
         open: OpenRangeDels,
         current: Option<(usize, Arc<RangeDels>)>,
     },
@@ -66,7 +66,8 @@ impl Source {
     fn locate(&mut self, comparator: &Comparator, key: &[u8], upto: SeqNo) -> Result<(SeqNo, Bound, Bound)> {
         let (set, low, high) = match &mut self.tombstones {
             Tombstones::Set(set) => (set.clone(), None, None),
-            Tombstones::Level { tables, open, current } => {
+            Tombstones::Level { level, open, current } => {
+                let tables = level.with_range_deletes();
                 let at = tables.partition_point(|t| !t.reaches(comparator, key));
                 let before = at.checked_sub(1).map(|before| Arc::from(tables[before].largest_user()));
                 let starts = |at: usize| tables.get(at).map(|t| Arc::from(t.smallest_user()));
@@ -147,9 +148,9 @@ impl ScanCover {
         self.add(child, Tombstones::Set(set), entries_max);
     }
 
-    /// The same of a level, by those of its tables that have tombstones.
-    pub(crate) fn add_level(&mut self, child: usize, tables: Vec<Arc<TableFile>>, open: OpenRangeDels) {
-        self.add(child, Tombstones::Level { tables, open, current: None }, SEQNO_MAX);
+    /// The same of a level deeper than L0.
+    pub(crate) fn add_level(&mut self, child: usize, level: Arc<Level>, open: OpenRangeDels) {
+        self.add(child, Tombstones::Level { level, open, current: None }, SEQNO_MAX);
     }
 
     fn add(&mut self, child: usize, tombstones: Tombstones, entries_max: SeqNo) {

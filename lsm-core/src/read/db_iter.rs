@@ -48,6 +48,11 @@ pub struct IterStats {
     pub skipped_tombstones: u64,
     /// Seeks that replaced stepping over many versions.
     pub reseeks: u64,
+    /// Entries under a range tombstone that were passed one by one. Those of the source know this
+    /// and the next, so [`DbIter::stats`] leaves them at 0.
+    pub skipped_covered: u64,
+    /// Moves of all older sources past a range tombstone.
+    pub range_jumps: u64,
 }
 
 /// What the newest visible version of a key says.
@@ -184,6 +189,11 @@ impl<I: InternalIter> DbIter<I> {
             State::Merged | State::Backward => self.value.clone(),
             State::Invalid | State::Failed(_) => panic!("the value of an iterator that has no position"),
         }
+    }
+
+    /// The source.
+    pub(crate) fn source(&self) -> &I {
+        &self.iter
     }
 
     /// What was passed over since creation.

@@ -37,6 +37,8 @@ pub struct Level {
     files: Vec<Arc<TableFile>>,
     /// Prefix of the user key at which each file ends, dense: the search touches no file until it has ties.
     largest_prefixes: Box<[u64]>,
+    /// Those of the files that hold range tombstones, in the same order.
+    with_range_deletes: Vec<Arc<TableFile>>,
     bytes: u64,
 }
 
@@ -44,6 +46,7 @@ impl Level {
     pub(crate) fn new(files: Vec<Arc<TableFile>>) -> Level {
         Level {
             largest_prefixes: files.iter().map(|f| f.largest_prefix()).collect(),
+            with_range_deletes: files.iter().filter(|f| f.meta().range_deletes > 0).cloned().collect(),
             bytes: files.iter().map(|f| f.file_bytes()).sum(),
             files,
         }
@@ -52,6 +55,11 @@ impl Level {
     /// Size of all files, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The files that hold range tombstones, in level order.
+    pub fn with_range_deletes(&self) -> &[Arc<TableFile>] {
+        &self.with_range_deletes
     }
 
     /// Index of the first file that ends at or after `key`; the file count if none does. Deeper levels only.

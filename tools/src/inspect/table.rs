@@ -1,11 +1,11 @@
-//! The dump of a table: its properties, then its entries in order.
+//! The dump of a table: its properties, then its entries in order, then its range tombstones.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use dialsm_core::cache::BlockCache;
 use dialsm_core::format::{FileHeader, FileKind, HEADER_BYTES_MAX};
-use dialsm_core::key::Comparator;
+use dialsm_core::key::{Comparator, Kind, internal_key};
 use dialsm_core::read::internal::InternalIter;
 use dialsm_core::table::{IterSpec, Properties, TableReader};
 use dialsm_core::{ErrorKind, Result};
@@ -30,6 +30,10 @@ pub fn dump(fs: &dyn Fs, path: &Path, summary: bool, printer: &mut Printer<'_>) 
     while iter.valid() {
         printer.item("entry").internal_key("", iter.key()).bytes("value", iter.value()).end()?;
         iter.next()?;
+    }
+    for tombstone in table.range_dels().into_iter().flat_map(|set| set.iter()) {
+        let key = internal_key(&tombstone.start, tombstone.seqno, Kind::RangeDelete as u8);
+        printer.item("range_tombstone").internal_key("", &key).bytes("end", &tombstone.end).end()?;
     }
     Ok(())
 }
@@ -61,6 +65,7 @@ fn properties(properties: &Properties, printer: &mut Printer<'_>) -> std::io::Re
         .word("comparator", &properties.comparator)
         .number("entries", properties.entries)
         .number("deletes", properties.deletes)
+        .number("range_deletes", properties.range_deletes)
         .number("data_blocks", properties.data_blocks)
         .number("raw_key_bytes", properties.raw_key_bytes)
         .number("raw_value_bytes", properties.raw_value_bytes)
