@@ -192,10 +192,12 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
         return Some(Job::Help(offer.clone()));
     }
     let compactions_max = engine.options.background_jobs_max.saturating_sub(1).max(1);
-    if state.running_compactions < compactions_max && state.paused == 0 && engine.options.automatic_compaction
+    if state.running_compactions < compactions_max
+        && state.paused == 0
+        && engine.tree.options.automatic_compaction
     {
         let mut tree_state = tree.lock();
-        if let Some(plan) = picker::pick(&tree.view().version, &engine.strategy) {
+        if let Some(plan) = picker::pick(&tree.view().version, &tree.strategy) {
             if let Err(error) = plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed)) {
                 engine.error.latch("picking a compaction", &error);
                 return None;
@@ -230,7 +232,8 @@ pub(crate) fn is_idle(engine: &Engine) -> bool {
         && tree.compactions_running == 0
         && view.sealed.is_empty()
         && !engine.versions.has_unsettled()
-        && (!engine.options.automatic_compaction || picker::pick(&view.version, &engine.strategy).is_none())
+        && (!engine.tree.options.automatic_compaction
+            || picker::pick(&view.version, &engine.tree.strategy).is_none())
 }
 
 /// Waits until [`is_idle`].

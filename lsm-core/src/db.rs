@@ -138,7 +138,8 @@ impl Db {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
         check_served(&batch)?;
-        engine.tree.stall.admit(engine, batch.byte_size() as u64, options.no_slowdown, options.deadline)?;
+        let (tree, bytes) = (&engine.tree, batch.byte_size() as u64);
+        tree.stall.admit(engine, &tree.options, bytes, options.no_slowdown, options.deadline)?;
         engine.commit.write(engine, batch, options.sync, !options.disable_log)
     }
 

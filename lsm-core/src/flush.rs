@@ -85,7 +85,7 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
         version: version.clone(),
     });
     let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
-    tree.refresh_stall(engine, state);
+    tree.refresh_stall(state);
     check_installed(engine, tree, &version)?;
     Ok(ticket)
 }

@@ -56,15 +56,15 @@ impl DbIterator {
         }
         let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
         for table in view.version.overlapping(0, lower, upper) {
-            children.push(Box::new(engine.open_table(&table)?.iter(spec)));
+            children.push(Box::new(engine.open_table(tree, &table)?.iter(spec)));
         }
         for level in 1..LEVELS {
             let tables = view.version.level(level);
             if tables.is_empty() {
                 continue;
             }
-            let opener = engine.clone();
-            let open = move |table: &Arc<TableFile>| Ok(opener.open_table(table)?.iter(spec));
+            let (opener, owner) = (engine.clone(), tree.clone());
+            let open = move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.iter(spec));
             let order = tree.comparator.clone();
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }

@@ -62,7 +62,7 @@ pub use db::Db;
 pub use dialsm_io::{Error, ErrorKind, Result};
 pub use iterator::DbIterator;
 pub use metrics::StallCause;
-pub use options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
+pub use options::{CompactRangeOptions, FlushOptions, KeyspaceOptions, Options, ReadOptions, WriteOptions};
 pub use read::get::ReadContext;
 pub use slice::Slice;
 pub use snapshot::Snapshot;

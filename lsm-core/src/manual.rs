@@ -27,7 +27,7 @@ fn wait_for_room(engine: &Engine) -> Result<()> {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
         engine.error.check()?;
-        if engine.tree.view().sealed.len() + 1 < engine.options.write_buffers_max {
+        if engine.tree.view().sealed.len() + 1 < engine.tree.options.write_buffers_max {
             return Ok(());
         }
         engine.schedule();
@@ -63,7 +63,7 @@ fn seal(engine: &Engine) {
         let mut state = engine.tree.lock();
         if !engine.tree.view().active.table.is_empty() {
             engine.tree.switch(&mut state, last_seqno);
-            engine.tree.refresh_stall(engine, state);
+            engine.tree.refresh_stall(state);
         }
     });
 }
@@ -98,7 +98,7 @@ fn compact_levels(
             let mut state = tree.lock();
             let picked = picker::pick_range(
                 &tree.view().version,
-                &engine.strategy,
+                &tree.strategy,
                 from,
                 to,
                 options.target_level.map(usize::from),

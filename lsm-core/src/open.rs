@@ -15,14 +15,13 @@ use dialsm_io::{Env, Fs};
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
-use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::metrics::Metrics;
 use crate::obsolete::Graveyard;
 use crate::options::{Options, RecoveryMode};
 use crate::snapshot::SnapshotList;
-use crate::tree::{Buffer, Tree};
+use crate::tree::Tree;
 use crate::types::{DbId, FileNumber, SeqNo, TreeId};
 use crate::version::edit::{ManifestRecord, TableDesc, TreeEdit};
 use crate::version::set::{VersionSet, start_manifest};
@@ -59,7 +58,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
     // Writes the fresh manifest: there is none to append to yet.
     engine.versions.settle(&engine)?;
     remove_orphans(&engine)?;
-    engine.tree.refresh_stall(&engine, engine.tree.lock());
+    engine.tree.refresh_stall(engine.tree.lock());
     if let Err(error) = Scheduler::start(&engine) {
         // The workers that did start hold the engine, and with it the lock.
         let _ = stop(&engine);
@@ -245,9 +244,7 @@ fn build(
     let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
     let graveyard = Arc::new(Graveyard::default());
     let version = Arc::new(found.version);
-    let active = Buffer::new(&options.comparator);
-    let tree =
-        Tree::new(env.as_ref(), TreeId::default(), options.comparator.clone(), version, active, found.floor);
+    let tree = Tree::new(env.as_ref(), TreeId::default(), options.keyspace(), version, found.floor);
     let log = Log::new(
         env.as_ref(),
         dir.to_path_buf(),
@@ -259,7 +256,6 @@ fn build(
     );
     Ok(Arc::new(Engine {
         db_id: found.db_id,
-        strategy: strategy_of(&options),
         tree: Arc::new(tree),
         commit: Commit::new(LogWriter::default(), found.last_seqno),
         log,
@@ -283,18 +279,6 @@ fn build(
         env,
         options,
     }))
-}
-
-/// The compaction strategy that the options describe.
-fn strategy_of(options: &Options) -> Strategy {
-    Strategy {
-        l0_files: options.level0_compaction_trigger,
-        level_bytes_base: options.level_base_bytes,
-        level_ratio: options.level_multiplier as u64,
-        table_bytes: options.table_bytes,
-        compaction_bytes_max: 25 * options.table_bytes,
-        ..Strategy::leveled()
-    }
 }
 
 /// Removes what an earlier opening left and nothing names: unfinished outputs, old manifests, log

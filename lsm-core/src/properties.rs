@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::compaction::debt::pending_compaction_bytes;
 use crate::engine::Engine;
 use crate::metrics::StallCause;
 use crate::version::LEVELS;
@@ -61,7 +62,7 @@ pub(crate) fn get(engine: &Arc<Engine>, name: &str) -> Option<String> {
         "dialsm.num-entries-active-memtable" => view.active.table.entries() as u64,
         "dialsm.live-table-bytes" => version.all_tables().map(|(_, table)| table.file_bytes()).sum(),
         "dialsm.estimate-num-keys" => estimate_keys(engine),
-        "dialsm.pending-compaction-bytes" => engine.pending_compaction_bytes(version),
+        "dialsm.pending-compaction-bytes" => pending_compaction_bytes(version, &engine.tree.strategy),
         "dialsm.running-flushes" => engine.scheduler.running().0 as u64,
         "dialsm.running-compactions" => engine.tree.lock().compactions_running as u64,
         "dialsm.is-write-stopped" => u64::from(matches!(admission, Admission::Stopped(_))),
@@ -145,7 +146,7 @@ pub(crate) fn stats_json(engine: &Arc<Engine>) -> String {
     format!(
         "{{\"levels\":[{}],\"pending_compaction_bytes\":{},\"stall\":{{\"count\":{},\"seconds\":{},\"longest_ms\":{},\"by_cause\":{{{}}}}},\"visible\":{},\"metrics\":{}}}",
         levels.join(","),
-        engine.pending_compaction_bytes(&view.version),
+        pending_compaction_bytes(&view.version, &engine.tree.strategy),
         report.all.count,
         report.all.total_ns as f64 / 1e9,
         report.all.longest_ns as f64 / 1e6,

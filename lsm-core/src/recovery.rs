@@ -87,7 +87,7 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
         }
     }
     engine.commit.visible().fetch_max(last, Ordering::AcqRel);
-    if buffer.table.bytes_used() as u64 >= engine.options.write_buffer_bytes {
+    if buffer.table.bytes_used() as u64 >= tree.options.write_buffer_bytes {
         let mut state = tree.lock();
         tree.switch(&mut state, last);
         drop(state);

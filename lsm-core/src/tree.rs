@@ -7,9 +7,12 @@ use arc_swap::ArcSwap;
 use dialsm_io::Env;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::compaction::debt::pending_compaction_bytes;
+use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::key::Comparator;
 use crate::memtable::Memtable;
+use crate::options::KeyspaceOptions;
 use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
 use crate::write::stall::{StallGate, StallInputs, admission};
@@ -82,6 +85,9 @@ pub(crate) struct TreeState {
 pub(crate) struct Tree {
     pub(crate) id: TreeId,
     pub(crate) comparator: Comparator,
+    /// Those of its keyspace.
+    pub(crate) options: KeyspaceOptions,
+    pub(crate) strategy: Strategy,
     view: ArcSwap<TreeView>,
     state: Mutex<TreeState>,
     pub(crate) stall: StallGate,
@@ -91,9 +97,8 @@ impl Tree {
     pub(crate) fn new(
         env: &dyn Env,
         id: TreeId,
-        comparator: Comparator,
+        options: KeyspaceOptions,
         version: Arc<Version>,
-        active: Arc<Buffer>,
         durable_floor: SeqNo,
     ) -> Tree {
         let next_epoch = version.l0().first().map_or(1, |newest| newest.meta().epoch + 1);
@@ -105,9 +110,12 @@ impl Tree {
             compactions_running: 0,
             memtable_blocked: false,
         };
+        let active = Buffer::new(&options.comparator);
         Tree {
             id,
-            comparator,
+            comparator: options.comparator.clone(),
+            strategy: strategy_of(&options),
+            options,
             view: ArcSwap::from_pointee(TreeView { active, sealed: Vec::new(), version }),
             state: Mutex::new(state),
             stall: StallGate::new(env.event()),
@@ -161,7 +169,7 @@ impl Tree {
     #[inline]
     pub(crate) fn switch_if_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let view = self.view.load();
-        let full = view.active.table.bytes_used() as u64 >= engine.options.write_buffer_bytes;
+        let full = view.active.table.bytes_used() as u64 >= self.options.write_buffer_bytes;
         if full || (engine.log.is_over_bound() && self.pins_log(engine, &view)) {
             drop(view);
             self.switch_full(engine, last_seqno);
@@ -176,14 +184,14 @@ impl Tree {
     #[cold]
     fn switch_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let mut state = self.lock();
-        if self.view.load().sealed.len() + 1 < engine.options.write_buffers_max {
+        if self.view.load().sealed.len() + 1 < self.options.write_buffers_max {
             self.switch(&mut state, last_seqno);
             drop(state);
             engine.schedule();
         } else if !state.memtable_blocked {
             // The group goes into the full memtable: it was admitted. The next writers wait.
             state.memtable_blocked = true;
-            self.refresh_stall(engine, state);
+            self.refresh_stall(state);
         }
     }
 
@@ -200,21 +208,33 @@ impl Tree {
 
     /// Recomputes the state of the door from what is true now. Takes the lock's guard, because
     /// writers are woken only after it is released.
-    pub(crate) fn refresh_stall(&self, engine: &Engine, mut state: MutexGuard<'_, TreeState>) {
+    pub(crate) fn refresh_stall(&self, mut state: MutexGuard<'_, TreeState>) {
         let view = self.view.load();
-        if state.memtable_blocked && view.sealed.len() + 1 < engine.options.write_buffers_max {
+        if state.memtable_blocked && view.sealed.len() + 1 < self.options.write_buffers_max {
             state.memtable_blocked = false;
         }
         let inputs = StallInputs {
             memtable_blocked: state.memtable_blocked,
             l0_runs: view.version.l0().len(),
-            pending_bytes: engine.pending_compaction_bytes(&view.version),
+            pending_bytes: pending_compaction_bytes(&view.version, &self.strategy),
         };
-        let changed = self.stall.set(admission(&inputs, &engine.options));
+        let changed = self.stall.set(admission(&inputs, &self.options));
         drop(view);
         drop(state);
         if changed {
             self.stall.wake_all();
         }
+    }
+}
+
+/// The compaction strategy that the options describe.
+fn strategy_of(options: &KeyspaceOptions) -> Strategy {
+    Strategy {
+        l0_files: options.level0_compaction_trigger,
+        level_bytes_base: options.level_base_bytes,
+        level_ratio: options.level_multiplier as u64,
+        table_bytes: options.table_bytes,
+        compaction_bytes_max: 25 * options.table_bytes,
+        ..Strategy::leveled()
     }
 }

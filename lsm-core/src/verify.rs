@@ -27,7 +27,7 @@ pub(crate) fn verify(engine: &Arc<Engine>, progress: &mut dyn FnMut(u64, u64)) -
     for (_, table) in view.version.all_tables() {
         let meta = table.meta();
         let path = FileName::Table(meta.number).path(&engine.dir);
-        let checked = engine.open_table(table)?.verify_all()?;
+        let checked = engine.open_table(&engine.tree, table)?.verify_all()?;
         if (checked.file_bytes, checked.checksum) != (meta.file_bytes, meta.checksum) {
             let text = format!(
                 "the file has {} bytes and checksum {:08x}, the manifest says {} and {:08x}",

@@ -61,7 +61,7 @@ pub(crate) fn run(
         let mut state = tree.lock();
         plan.release();
         state.compactions_running -= 1;
-        tree.refresh_stall(engine, state);
+        tree.refresh_stall(state);
     }
     let (outputs, ticket) = installed?;
     // The outputs are live: others may already compact them further.
@@ -188,19 +188,24 @@ fn collect(engine: &Engine, results: Vec<Option<Result<Written>>>) -> Result<Wri
     Err(error)
 }
 
-fn open_inputs(engine: &Arc<Engine>, tree: &Tree, plan: &Plan) -> Result<MergingIter<Box<dyn InternalIter>>> {
+fn open_inputs(
+    engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
+    plan: &Plan,
+) -> Result<MergingIter<Box<dyn InternalIter>>> {
     let spec = IterSpec::whole_table();
     let mut children: Vec<Box<dyn InternalIter>> = Vec::new();
     for input in &plan.inputs {
         if input.level == 0 {
             for table in &input.files {
-                children.push(Box::new(engine.open_table(table)?.iter(spec)));
+                children.push(Box::new(engine.open_table(tree, table)?.iter(spec)));
             }
         } else {
             let level = Arc::new(Level::new(input.files.clone()));
-            let tables = engine.clone();
-            let open = move |table: &Arc<TableFile>| Ok(tables.open_table(table)?.iter(spec));
-            children.push(Box::new(LevelIter::new(tree.comparator.clone(), level, None, None, open)));
+            let order = tree.comparator.clone();
+            let (tables, tree) = (engine.clone(), tree.clone());
+            let open = move |table: &Arc<TableFile>| Ok(tables.open_table(&tree, table)?.iter(spec));
+            children.push(Box::new(LevelIter::new(order, level, None, None, open)));
         }
     }
     Ok(MergingIter::new(tree.comparator.clone(), children))

@@ -93,7 +93,7 @@ impl<'a> Outputs<'a> {
             current: None,
             last_user_key: Vec::new(),
             finished: Written::default(),
-            target_bytes: if level == 0 { u64::MAX } else { engine.options.table_bytes },
+            target_bytes: if level == 0 { u64::MAX } else { tree.options.table_bytes },
         }
     }
 
@@ -138,7 +138,7 @@ impl<'a> Outputs<'a> {
             self.overlapped_bytes += table.file_bytes();
             self.next_grandparent += 1;
         }
-        self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.engine.options.table_bytes
+        self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.tree.options.table_bytes
     }
 
     fn open_table(&self) -> Result<(FileNumber, Arc<dyn File>, TableWriter)> {
@@ -146,7 +146,7 @@ impl<'a> Outputs<'a> {
         let path = FileName::Table(number).path(&self.engine.dir);
         let file = self.engine.env.fs().create(&path)?;
         let header = FileHeader { kind: FileKind::Table, db_id: self.engine.db_id, number };
-        let options = table_options(self.engine, self.level);
+        let options = table_options(self.tree, self.level);
         match TableWriter::new(file.clone(), header, self.tree.comparator.clone(), options) {
             Ok(writer) => Ok((number, file, writer)),
             Err(error) => {
@@ -183,8 +183,8 @@ impl Drop for Outputs<'_> {
 }
 
 /// How tables of `level` are written.
-fn table_options(engine: &Engine, level: usize) -> TableOptions {
-    let options = &engine.options;
+fn table_options(tree: &Tree, level: usize) -> TableOptions {
+    let options = &tree.options;
     let bottom = level + 1 >= crate::version::LEVELS;
     let compression = if bottom { options.compression_bottom } else { options.compression };
     TableOptions {

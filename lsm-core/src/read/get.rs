@@ -52,7 +52,7 @@ pub(crate) fn get(
             continue;
         }
         context.tables += 1;
-        let reader = engine.open_table(table)?;
+        let reader = engine.open_table(tree, table)?;
         if let Some(found) = reader.get(key, seqno, &spec, &mut context.blocks)? {
             engine.metrics.add_level(LevelCounter::GetHits, 0, 1);
             return value_of(found.kind, || found.value);
@@ -61,7 +61,7 @@ pub(crate) fn get(
     for level in 1..crate::version::LEVELS {
         let Some(table) = version.find_table(level, key) else { continue };
         context.tables += 1;
-        let reader = engine.open_table(table)?;
+        let reader = engine.open_table(tree, table)?;
         if let Some(found) = reader.get(key, seqno, &spec, &mut context.blocks)? {
             engine.metrics.add_level(LevelCounter::GetHits, level, 1);
             return value_of(found.kind, || found.value);

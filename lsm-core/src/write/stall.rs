@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::engine::Engine;
 use crate::metrics::StallCause;
-use crate::options::Options;
+use crate::options::KeyspaceOptions;
 use crate::{Error, ErrorKind, Result};
 
 /// The longest delay of one write under slowdown.
@@ -53,7 +53,7 @@ pub(crate) enum Admission {
 
 /// The admission that `inputs` call for. With automatic compaction off, the stops that only it
 /// would end are off (rule 20).
-pub(crate) fn admission(inputs: &StallInputs, options: &Options) -> Admission {
+pub(crate) fn admission(inputs: &StallInputs, options: &KeyspaceOptions) -> Admission {
     if inputs.memtable_blocked {
         return Admission::Stopped(StallCause::Memtable);
     }
@@ -197,6 +197,7 @@ impl StallGate {
     pub(crate) fn admit(
         &self,
         engine: &Engine,
+        options: &KeyspaceOptions,
         bytes: u64,
         no_slowdown: bool,
         deadline: Option<Nanos>,
@@ -204,13 +205,14 @@ impl StallGate {
         if self.level.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
-        self.admit_slowly(engine, bytes, no_slowdown, deadline)
+        self.admit_slowly(engine, options, bytes, no_slowdown, deadline)
     }
 
     #[cold]
     fn admit_slowly(
         &self,
         engine: &Engine,
+        options: &KeyspaceOptions,
         bytes: u64,
         no_slowdown: bool,
         deadline: Option<Nanos>,
@@ -226,7 +228,7 @@ impl StallGate {
                 Admission::Open => return Ok(()),
                 Admission::Delayed(cause, pressure) => {
                     let latest = if no_slowdown { now } else { deadline.unwrap_or(Nanos::MAX) };
-                    let slot = self.take_slot(engine, now, latest, bytes, pressure);
+                    let slot = self.take_slot(options, now, latest, bytes, pressure);
                     if slot.is_some_and(|slot| slot <= now) {
                         return Ok(());
                     }
@@ -263,13 +265,13 @@ impl StallGate {
     /// with the line left as it is for others, if that is after `latest`.
     fn take_slot(
         &self,
-        engine: &Engine,
+        options: &KeyspaceOptions,
         now: Nanos,
         latest: Nanos,
         bytes: u64,
         pressure: f64,
     ) -> Option<Nanos> {
-        let slowest = engine.options.delayed_write_bytes_per_s.max(1) as f64;
+        let slowest = options.delayed_write_bytes_per_s.max(1) as f64;
         let pace = slowest * PACE_SPAN.powf(1.0 - pressure);
         let cost = (bytes as f64 / pace * 1e9) as Nanos;
         let slot_after = |next: Nanos| next.clamp(now, now + DELAY_MAX);
@@ -322,7 +324,7 @@ mod tests {
 
     #[test]
     fn pressure_rises_from_the_slowdown_mark_to_the_stop_mark() {
-        let options = Options::default();
+        let options = KeyspaceOptions::default();
         assert_eq!(admission(&inputs(19, 0), &options), Admission::Open);
         assert_eq!(admission(&inputs(20, 0), &options), Admission::Delayed(StallCause::Level0, 0.0));
         assert_eq!(admission(&inputs(28, 0), &options), Admission::Delayed(StallCause::Level0, 0.5));
@@ -335,14 +337,18 @@ mod tests {
 
     #[test]
     fn writes_stop_at_the_stop_mark_where_the_slowdown_mark_is_the_same() {
-        let options = Options { level0_slowdown_trigger: 8, level0_stop_trigger: 8, ..Options::default() };
+        let options = KeyspaceOptions {
+            level0_slowdown_trigger: 8,
+            level0_stop_trigger: 8,
+            ..KeyspaceOptions::default()
+        };
         assert_eq!(admission(&inputs(7, 0), &options), Admission::Open);
         assert_eq!(admission(&inputs(8, 0), &options), Admission::Stopped(StallCause::Level0));
     }
 
     #[test]
     fn without_automatic_compaction_only_memtables_stop_writers() {
-        let options = Options { automatic_compaction: false, ..Options::default() };
+        let options = KeyspaceOptions { automatic_compaction: false, ..KeyspaceOptions::default() };
         assert_eq!(admission(&inputs(1000, u64::MAX), &options), Admission::Open);
         let blocked = StallInputs { memtable_blocked: true, ..inputs(0, 0) };
         assert_eq!(admission(&blocked, &options), Admission::Stopped(StallCause::Memtable));
