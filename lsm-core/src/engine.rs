@@ -12,6 +12,7 @@ use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
 use crate::filename::FileName;
+use crate::keyspace::{self, Keyspaces};
 use crate::metrics::{Counter, Metrics};
 use crate::obsolete::Graveyard;
 use crate::options::Options;
@@ -22,6 +23,7 @@ use crate::types::{DbId, FileNumber};
 use crate::version::TableFile;
 use crate::version::set::VersionSet;
 use crate::wal::log::Log;
+use crate::write::budget::WriteBudget;
 use crate::write::commit::Commit;
 use crate::{Error, ErrorKind, Result};
 
@@ -31,8 +33,11 @@ pub(crate) struct Engine {
     pub(crate) dir: PathBuf,
     pub(crate) db_id: DbId,
     pub(crate) options: Options,
-    /// The one tree of this database; keyspaces and shards will make it many.
+    /// The tree of the default keyspace: the first in `keyspaces`, at hand without a look.
     pub(crate) tree: Arc<Tree>,
+    pub(crate) keyspaces: Keyspaces,
+    /// Memtables of all trees.
+    pub(crate) write_budget: Arc<WriteBudget>,
     pub(crate) commit: Commit,
     pub(crate) log: Log,
     pub(crate) versions: VersionSet,
@@ -103,6 +108,24 @@ impl Engine {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Fails unless `tree` is one of this database and its keyspace is there. For readers: after they
+    /// have loaded its view.
+    #[inline]
+    pub(crate) fn check_keyspace(&self, tree: &Tree) -> Result<()> {
+        if !tree.belongs_to(&self.write_budget) {
+            return Err(Error::invalid("the keyspace belongs to another database, or to an earlier opening"));
+        }
+        if tree.is_dropped() {
+            return Err(keyspace::unknown(tree.id.keyspace));
+        }
+        Ok(())
+    }
+
+    /// Lets all writers that wait look again.
+    pub(crate) fn wake_writers(&self) {
+        self.keyspaces.alive().iter().for_each(|tree| tree.stall.wake_all());
     }
 
     /// Lets background workers look for work.

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use crate::Result;
+use crate::background::cancelled;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
@@ -24,7 +25,7 @@ use crate::version::set::Ticket;
 /// Flushes `buffer`, the oldest sealed memtable of `tree`, whose last writer has left.
 ///
 /// # Errors
-/// Those of the file system. Before F3 the memtable stays sealed and may be flushed again; after a
+/// `Cancelled` if the tree's keyspace was dropped meanwhile; those of the file system. Before F3 the memtable stays sealed and may be flushed again; after a
 /// failed F4 the database takes no more writes; after a failed F5 the table settles later.
 pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
     run_unsettled(engine, tree, buffer)?;
@@ -37,8 +38,16 @@ pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Re
 /// As [`run`].
 pub(crate) fn run_unsettled(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
     let started = engine.env.now();
-    let installed = write_table(engine, tree, buffer)
-        .and_then(|written| install(engine, tree, buffer, &written).map(|ticket| (written, ticket)));
+    let installed =
+        write_table(engine, tree, buffer).and_then(|written| match install(engine, tree, buffer, &written) {
+            Ok(ticket) => Ok((written, ticket)),
+            Err(error) => {
+                if tree.is_dropped() {
+                    written.discard(engine);
+                }
+                Err(error)
+            }
+        });
     // From here on the next flush of this tree may begin; after a failure, this one again.
     tree.lock().flushing = false;
     let (written, ticket) = installed?;
@@ -78,6 +87,9 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
         added.push((0, TableFile::new(&tree.comparator, meta.clone())));
     }
     let mut state = tree.lock();
+    if state.dropped {
+        return Err(cancelled());
+    }
     let version = Arc::new(tree.view().version.apply(&[], &added)?);
     tree.publish(&mut state, |view| TreeView {
         active: view.active.clone(),
@@ -86,6 +98,9 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
     });
     let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
     tree.refresh_stall(state);
+    if engine.write_budget.release(&buffer.charge) {
+        engine.wake_writers();
+    }
     check_installed(engine, tree, &version)?;
     Ok(ticket)
 }

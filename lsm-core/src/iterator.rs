@@ -12,14 +12,14 @@ use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
 use crate::table::IterSpec;
-use crate::tree::TreeView;
+use crate::tree::{Tree, TreeView};
 use crate::version::{LEVELS, TableFile};
 use crate::{Result, Slice};
 
-/// An ordered cursor over the keys of a database, as they were when it was made.
+/// An ordered cursor over the keys of a keyspace, as they were when it was made.
 ///
 /// Owns what it needs: it may outlive the [`Db`](crate::Db) handle it came from, and keeps the
-/// database's files (not its writers) from going away. All moves are fallible; after an error
+/// database's files (not its writers) from going away, also where its keyspace is dropped. All moves are fallible; after an error
 /// the cursor is not valid, and not valid without an error means that the end was reached.
 pub struct DbIterator {
     inner: DbIter<MergingIter<Box<dyn InternalIter>>>,
@@ -35,13 +35,14 @@ pub struct DbIterator {
 const STEPS_BETWEEN_LOOKS: u64 = 64;
 
 impl DbIterator {
-    pub(crate) fn new(reading: Reading, options: &ReadOptions) -> Result<DbIterator> {
+    /// Over `tree`, at the options' snapshot or at what is visible now.
+    pub(crate) fn new(reading: Reading, tree: &Arc<Tree>, options: &ReadOptions) -> Result<DbIterator> {
         let engine = &reading.0.engine;
-        let tree = &engine.tree;
         let (view, visible) = {
             let (guard, visible) = tree.view_at_visible(engine.commit.visible());
             (Arc::clone(&guard), visible)
         };
+        engine.check_keyspace(tree)?;
         let seqno = options.snapshot.as_ref().map_or(visible, |snapshot| snapshot.seqno());
         let spec = IterSpec {
             fill_cache: options.fill_cache,

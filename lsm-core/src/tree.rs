@@ -1,4 +1,8 @@
 //! A tree: one keyspace in one shard. Memtables and levels, and the views readers take of them.
+//!
+//! A tree whose keyspace is dropped is emptied: its last view has nothing in it, jobs that end
+//! find it dropped and throw their results away, and only readers with an older view go on. The
+//! mark is set before the view is emptied, so who finds no mark after loading a view has a full one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,6 +19,7 @@ use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
 use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
+use crate::write::budget::{Charge, WriteBudget};
 use crate::write::stall::{StallGate, StallInputs, admission};
 
 /// A memtable with what the commit and flush paths need to know about it.
@@ -26,15 +31,20 @@ pub(crate) struct Buffer {
     sealed_at: AtomicU64,
     /// Holds writes that are not in the log: a flush is their only durability.
     unlogged: AtomicBool,
+    /// All entries of its tree above this sequence, and none below, went into it or a later one.
+    opened_after: SeqNo,
+    pub(crate) charge: Charge,
 }
 
 impl Buffer {
-    pub(crate) fn new(comparator: &Comparator) -> Arc<Buffer> {
+    pub(crate) fn new(comparator: &Comparator, opened_after: SeqNo) -> Arc<Buffer> {
         Arc::new(Buffer {
             table: Arc::new(Memtable::new(comparator.clone())),
             writers: AtomicUsize::new(0),
             sealed_at: AtomicU64::new(0),
             unlogged: AtomicBool::new(false),
+            opened_after,
+            charge: Charge::default(),
         })
     }
 
@@ -79,11 +89,17 @@ pub(crate) struct TreeState {
     pub(crate) compactions_running: usize,
     /// The active memtable is full and no other may be opened.
     pub(crate) memtable_blocked: bool,
+    /// Compactions are held back: a caller wants the tree for itself.
+    pub(crate) compactions_paused: usize,
+    /// Its keyspace is gone, and its view empty.
+    pub(crate) dropped: bool,
 }
 
 /// One keyspace in one shard.
 pub(crate) struct Tree {
     pub(crate) id: TreeId,
+    /// The name of its keyspace.
+    pub(crate) name: Arc<str>,
     pub(crate) comparator: Comparator,
     /// Those of its keyspace.
     pub(crate) options: KeyspaceOptions,
@@ -91,15 +107,20 @@ pub(crate) struct Tree {
     view: ArcSwap<TreeView>,
     state: Mutex<TreeState>,
     pub(crate) stall: StallGate,
+    /// That of the database; tells the trees of two databases apart.
+    budget: Arc<WriteBudget>,
+    dropped: AtomicBool,
 }
 
 impl Tree {
     pub(crate) fn new(
         env: &dyn Env,
         id: TreeId,
+        name: Arc<str>,
         options: KeyspaceOptions,
         version: Arc<Version>,
         durable_floor: SeqNo,
+        budget: Arc<WriteBudget>,
     ) -> Tree {
         let next_epoch = version.l0().first().map_or(1, |newest| newest.meta().epoch + 1);
         let state = TreeState {
@@ -109,17 +130,55 @@ impl Tree {
             flushing: false,
             compactions_running: 0,
             memtable_blocked: false,
+            compactions_paused: 0,
+            dropped: false,
         };
-        let active = Buffer::new(&options.comparator);
+        let active = Buffer::new(&options.comparator, durable_floor - 1);
         Tree {
             id,
+            name,
             comparator: options.comparator.clone(),
             strategy: strategy_of(&options),
             options,
             view: ArcSwap::from_pointee(TreeView { active, sealed: Vec::new(), version }),
             state: Mutex::new(state),
             stall: StallGate::new(env.event()),
+            budget,
+            dropped: AtomicBool::new(false),
         }
+    }
+
+    /// Whether this is a tree of the database with that budget.
+    pub(crate) fn belongs_to(&self, budget: &Arc<WriteBudget>) -> bool {
+        Arc::ptr_eq(&self.budget, budget)
+    }
+
+    /// Whether its keyspace is gone. What a view loaded before holds is whole where this is false.
+    #[inline]
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Empties the tree for good and returns the version it had. Leader only: between two groups.
+    pub(crate) fn set_dropped(&self) -> Arc<Version> {
+        let mut state = self.lock();
+        state.dropped = true;
+        state.memtable_blocked = false;
+        self.dropped.store(true, Ordering::Release);
+        let last = self.view();
+        let empty = Arc::new(Version::empty(self.comparator.clone()));
+        self.publish(&mut state, |_| TreeView {
+            active: Buffer::new(&self.comparator, 0),
+            sealed: Vec::new(),
+            version: empty,
+        });
+        for buffer in std::iter::once(&last.active).chain(&last.sealed) {
+            self.budget.release(&buffer.charge);
+        }
+        // Those who wait at its door see that it is gone.
+        self.refresh_stall(state);
+        self.stall.wake_all();
+        last.version.clone()
     }
 
     /// The published view.
@@ -169,16 +228,34 @@ impl Tree {
     #[inline]
     pub(crate) fn switch_if_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let view = self.view.load();
-        let full = view.active.table.bytes_used() as u64 >= self.options.write_buffer_bytes;
-        if full || (engine.log.is_over_bound() && self.pins_log(engine, &view)) {
+        if view.active.table.bytes_used() as u64 >= self.options.write_buffer_bytes {
             drop(view);
             self.switch_full(engine, last_seqno);
         }
     }
 
-    /// Whether the active memtable is what keeps the log long, and no flush on its way.
-    fn pins_log(&self, engine: &Engine, view: &TreeView) -> bool {
-        view.sealed.is_empty() && !view.active.table.is_empty() && !engine.versions.has_unsettled()
+    /// Switches the memtable, though it is not full, if another may be opened. Leader only.
+    pub(crate) fn switch_early(&self, engine: &Engine, last_seqno: SeqNo) {
+        if self.may_switch() {
+            self.switch(&mut self.lock(), last_seqno);
+            engine.schedule();
+        }
+    }
+
+    /// Whether there is something to switch and another memtable may be opened.
+    pub(crate) fn may_switch(&self) -> bool {
+        let view = self.view.load();
+        !view.active.table.is_empty() && view.sealed.len() + 1 < self.options.write_buffers_max
+    }
+
+    /// Whether the entry of this tree with that sequence is in the active memtable.
+    pub(crate) fn has_active(&self, seqno: SeqNo) -> bool {
+        self.view.load().active.opened_after < seqno
+    }
+
+    /// Bytes of the active memtable.
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.view.load().active.table.bytes_used()
     }
 
     #[cold]
@@ -199,10 +276,15 @@ impl Tree {
     pub(crate) fn switch(&self, state: &mut TreeState, last_seqno: SeqNo) {
         self.publish(state, |view| {
             view.active.sealed_at.store(last_seqno, Ordering::Release);
+            self.budget.seal(&view.active.charge);
             let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
             sealed.push(view.active.clone());
             sealed.extend(view.sealed.iter().cloned());
-            TreeView { active: Buffer::new(&self.comparator), sealed, version: view.version.clone() }
+            TreeView {
+                active: Buffer::new(&self.comparator, last_seqno),
+                sealed,
+                version: view.version.clone(),
+            }
         });
     }
 

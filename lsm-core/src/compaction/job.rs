@@ -53,9 +53,14 @@ pub(crate) fn run(
     } else {
         merge_all(engine, tree, plan, cancel).map(Some)
     };
-    let installed = result.and_then(|outputs| {
-        let ticket = install(engine, tree, plan, outputs.as_ref())?;
-        Ok((outputs.unwrap_or_default(), ticket))
+    let installed = result.and_then(|outputs| match install(engine, tree, plan, outputs.as_ref()) {
+        Ok(ticket) => Ok((outputs.unwrap_or_default(), ticket)),
+        Err(error) => {
+            if tree.is_dropped() {
+                outputs.unwrap_or_default().discard(engine);
+            }
+            Err(error)
+        }
     });
     {
         let mut state = tree.lock();
@@ -132,7 +137,8 @@ impl SubJobs {
 
     fn check_cancelled(&self, engine: &Engine) -> Result<()> {
         let asked = self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-        if asked || engine.closing.load(Ordering::Relaxed) { Err(cancelled()) } else { Ok(()) }
+        let is_over = engine.closing.load(Ordering::Relaxed) || self.tree.is_dropped();
+        if asked || is_over { Err(cancelled()) } else { Ok(()) }
     }
 }
 
@@ -226,6 +232,9 @@ fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<&Writ
         tables.into_iter().map(|table| (plan.output_level, table)).collect();
     edit.added = added.iter().map(|(level, table)| (*level, table.meta().describe())).collect();
     let mut state = tree.lock();
+    if state.dropped {
+        return Err(cancelled());
+    }
     let version = Arc::new(tree.view().version.apply(&edit.removed, &added).map_err(internal)?);
     tree.publish(&mut state, |view| TreeView {
         active: view.active.clone(),

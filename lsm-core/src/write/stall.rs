@@ -8,6 +8,8 @@
 //! a line paced at a rate computed from the present pressure alone, and waits at most
 //! `DELAY_MAX` for it.
 //!
+//! The door of a tree is shut, too, while the memtables of all trees together are too large (`budget`).
+//!
 //! What is counted: a stall lasts from the moment a write may not proceed until it may, delays
 //! included, in wall time. Writers that wait at the same time for the same cause share one
 //! interval.
@@ -22,6 +24,7 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::metrics::StallCause;
 use crate::options::KeyspaceOptions;
+use crate::write::commit::relieve_budget;
 use crate::{Error, ErrorKind, Result};
 
 /// The longest delay of one write under slowdown.
@@ -116,6 +119,16 @@ impl StallTimes {
         }
     }
 
+    /// Of two doors: intervals of both, also where they overlap; the longest of either.
+    fn plus(self, other: &StallTimes) -> StallTimes {
+        StallTimes {
+            count: self.count + other.count,
+            total_ns: self.total_ns + other.total_ns,
+            longest_ns: self.longest_ns.max(other.longest_ns),
+            ..StallTimes::default()
+        }
+    }
+
     fn up_to(mut self, now: Nanos) -> StallTimes {
         if self.waiting > 0 {
             let ns = now.saturating_sub(self.since);
@@ -126,13 +139,23 @@ impl StallTimes {
     }
 }
 
-/// Stalls of a tree: whole, and by cause in the order of [`StallCause::ALL`].
+/// Stalls of a keyspace: whole, and by cause in the order of [`StallCause::ALL`]. Those of a database
+/// are the sums over its keyspaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StallReport {
     /// Any cause; overlapping causes count once.
     pub all: StallTimes,
     /// By cause.
     pub by_cause: [StallTimes; 3],
+}
+
+impl StallReport {
+    pub(crate) fn plus(&self, other: &StallReport) -> StallReport {
+        StallReport {
+            all: self.all.plus(&other.all),
+            by_cause: std::array::from_fn(|at| self.by_cause[at].plus(&other.by_cause[at])),
+        }
+    }
 }
 
 /// The door of one tree.
@@ -202,7 +225,7 @@ impl StallGate {
         no_slowdown: bool,
         deadline: Option<Nanos>,
     ) -> Result<()> {
-        if self.level.load(Ordering::Acquire) == 0 {
+        if self.level.load(Ordering::Acquire) == 0 && !engine.write_budget.is_full() {
             return Ok(());
         }
         self.admit_slowly(engine, options, bytes, no_slowdown, deadline)
@@ -223,7 +246,11 @@ impl StallGate {
             engine.error.check()?;
             engine.check_open()?;
             let now = engine.env.now();
-            let admission = self.admission();
+            let mut admission = self.admission();
+            if engine.write_budget.is_still_full() {
+                relieve_budget(engine);
+                admission = Admission::Stopped(StallCause::Memtable);
+            }
             let (cause, slot) = match admission {
                 Admission::Open => return Ok(()),
                 Admission::Delayed(cause, pressure) => {
