@@ -1,9 +1,14 @@
 //! The one scheduler of a database: worker threads that always take the most urgent job.
 //!
-//! Order: flush before everything, since writers wait for it and it waits for nobody; then parts
-//! of a compaction that is already running; then the compaction with the highest score. One worker
-//! is kept free of compactions, so that a flush never waits for one (rule 21); where it helps with a
-//! part, it looks for a flush between entries and does it first. A job that met a full disk is tried again on a timer; after a lasting error nothing runs any more.
+//! Order, over all trees: flush before everything, since writers wait for it and it waits for nobody,
+//! the memtable that was sealed first; then parts of a compaction that is already running; then the
+//! compaction with the highest score. One worker is kept free of compactions, so that a flush never
+//! waits for one (rule 21); where it helps with a part, it looks for a flush between entries and does it
+//! first. A job that met a full disk is tried again on a timer; after a lasting error nothing runs any
+//! more.
+//!
+//! The sync of a flushed table, and unlinking files, is left to a thread of its own: the worker takes
+//! the next memtable meanwhile, so that writers never wait for the disk through a flush.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +23,7 @@ use crate::compaction::plan::Plan;
 use crate::compaction::{job, picker};
 use crate::engine::Engine;
 use crate::flush::Flushed;
-use crate::tree::{Buffer, Tree};
+use crate::tree::{Buffer, Tree, TreeState};
 use crate::{Error, ErrorKind, Result, flush};
 
 /// How long after a full disk the failed job is tried again.
@@ -46,8 +51,6 @@ struct State {
     /// After a full disk: when to try again.
     retry_at: Option<Nanos>,
     stopping: bool,
-    /// Compactions are held back: a caller wants the tree for itself.
-    paused: usize,
 }
 
 /// Workers and what they know of each other.
@@ -124,16 +127,6 @@ impl Scheduler {
     /// Whether flushed tables wait for their sync.
     pub(crate) fn is_syncing(&self) -> bool {
         !self.state.lock().unsynced.is_empty()
-    }
-
-    /// Starts no automatic compaction until [`Scheduler::resume`].
-    pub(crate) fn pause_compactions(&self) {
-        self.state.lock().paused += 1;
-    }
-
-    pub(crate) fn resume(&self) {
-        self.state.lock().paused -= 1;
-        self.wake.notify();
     }
 }
 
@@ -232,7 +225,7 @@ fn note(engine: &Engine, what: &str, result: Result<()>) {
             if error.kind() == ErrorKind::NoSpace {
                 engine.scheduler.state.lock().retry_at = Some(engine.env.now() + RETRY_AFTER);
             }
-            engine.tree.stall.wake_all();
+            engine.wake_writers();
         }
     }
 }
@@ -242,16 +235,17 @@ fn flush_first(engine: &Arc<Engine>) {
     if engine.error.is_lasting() || engine.closing.load(Ordering::Acquire) {
         return;
     }
-    let buffer = {
+    let alive = engine.keyspaces.alive();
+    let (tree, buffer) = {
         let mut state = engine.scheduler.state.lock();
         if state.stopping || state.retry_at.is_some() {
             return;
         }
-        let Some(buffer) = next_flush(&engine.tree) else { return };
+        let Some(due) = next_flush(&alive) else { return };
         state.running_flushes += 1;
-        buffer
+        due
     };
-    run(engine, Job::Flush(engine.tree.clone(), buffer));
+    run(engine, Job::Flush(tree.clone(), buffer));
     engine.scheduler.ended.notify();
     engine.scheduler.wake.notify();
 }
@@ -270,8 +264,8 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
             return Some(Job::Settle);
         }
     }
-    let tree = &engine.tree;
-    if let Some(buffer) = next_flush(tree) {
+    let alive = engine.keyspaces.alive();
+    if let Some((tree, buffer)) = next_flush(&alive) {
         state.running_flushes += 1;
         return Some(Job::Flush(tree.clone(), buffer));
     }
@@ -284,46 +278,88 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
         return Some(Job::Help(offer.clone()));
     }
     let compactions_max = engine.options.background_jobs_max.saturating_sub(1).max(1);
-    if state.running_compactions < compactions_max && state.paused == 0 && engine.options.automatic_compaction
-    {
-        let mut tree_state = tree.lock();
-        if let Some(plan) = picker::pick(&tree.view().version, &engine.strategy) {
-            if let Err(error) = plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed)) {
-                engine.error.latch("picking a compaction", &error);
-                return None;
-            }
-            tree_state.compactions_running += 1;
-            state.running_compactions += 1;
-            return Some(Job::Compact(tree.clone(), Box::new(plan)));
-        }
-    }
-    None
-}
-
-/// The oldest sealed memtable, if it may be flushed now.
-fn next_flush(tree: &Tree) -> Option<Arc<Buffer>> {
-    let mut state = tree.lock();
-    if state.flushing {
+    if state.running_compactions >= compactions_max {
         return None;
     }
-    let oldest = tree.view().sealed.last().cloned().filter(|buffer| buffer.is_quiet())?;
+    match next_compaction(engine, &alive) {
+        Ok(Some((tree, plan))) => {
+            state.running_compactions += 1;
+            Some(Job::Compact(tree.clone(), Box::new(plan)))
+        }
+        Ok(None) => None,
+        Err(error) => {
+            engine.error.latch("picking a compaction", &error);
+            None
+        }
+    }
+}
+
+/// The memtable that was sealed first, of those that may be flushed now.
+fn next_flush(alive: &[Arc<Tree>]) -> Option<(&Arc<Tree>, Arc<Buffer>)> {
+    let oldest = |tree: &Tree| tree.view_guard().sealed.last().filter(|buffer| buffer.is_quiet()).cloned();
+    let mut found: Option<(&Arc<Tree>, Arc<Buffer>)> = None;
+    for tree in alive {
+        let Some(buffer) = oldest(tree) else { continue };
+        let is_older = found.as_ref().is_none_or(|(_, other)| buffer.floor_after() < other.floor_after());
+        if is_older && !tree.lock().flushing {
+            found = Some((tree, buffer));
+        }
+    }
+    let (tree, _) = found?;
+    let mut state = tree.lock();
+    // Looked up again under the lock: the tree may have been dropped.
+    let buffer = oldest(tree).filter(|_| !state.flushing)?;
     state.flushing = true;
-    Some(oldest)
+    Some((tree, buffer))
+}
+
+/// The compaction with the highest score of any tree, its inputs claimed.
+///
+/// # Errors
+/// `Internal` if two plans want one table.
+fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option<(&'a Arc<Tree>, Plan)>> {
+    let mut best: Option<(&Arc<Tree>, f64)> = None;
+    if let [only] = alive {
+        best = Some((only, 0.0));
+    } else {
+        for tree in alive {
+            let Some(plan) = may_compact(tree, &tree.lock()) else { continue };
+            if best.is_none_or(|(_, score)| plan.score > score) {
+                best = Some((tree, plan.score));
+            }
+        }
+    }
+    let Some((tree, _)) = best else { return Ok(None) };
+    let mut state = tree.lock();
+    let Some(plan) = may_compact(tree, &state) else { return Ok(None) };
+    plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
+    state.compactions_running += 1;
+    Ok(Some((tree, plan)))
+}
+
+/// The compaction that the tree wants most, if it may have one. Under the tree's lock.
+fn may_compact(tree: &Tree, state: &TreeState) -> Option<Plan> {
+    if !tree.options.automatic_compaction || state.compactions_paused > 0 {
+        return None;
+    }
+    picker::pick(&tree.view_guard().version, &tree.strategy)
 }
 
 /// Whether nothing is left to do for now: no flush, no compaction, nothing to settle.
 pub(crate) fn is_idle(engine: &Engine) -> bool {
     let state = engine.scheduler.state.lock();
-    let tree = engine.tree.lock();
-    let view = engine.tree.view();
+    let is_calm = |tree: &Arc<Tree>| {
+        let state = tree.lock();
+        !state.flushing
+            && state.compactions_running == 0
+            && tree.view_guard().sealed.is_empty()
+            && may_compact(tree, &state).is_none()
+    };
     state.running_flushes == 0
         && state.running_compactions == 0
         && state.unsynced.is_empty()
-        && !tree.flushing
-        && tree.compactions_running == 0
-        && view.sealed.is_empty()
         && !engine.versions.has_unsettled()
-        && (!engine.options.automatic_compaction || picker::pick(&view.version, &engine.strategy).is_none())
+        && engine.keyspaces.alive().iter().all(is_calm)
 }
 
 /// Waits until [`is_idle`].
@@ -343,7 +379,10 @@ pub(crate) fn wait_until_idle(engine: &Engine) -> Result<()> {
     }
 }
 
-/// The error of a job that stops because the database is closing.
+/// The error of a job that stops because the database is closing, or its tree is gone.
 pub(crate) fn cancelled() -> Error {
-    Error::new(ErrorKind::Cancelled, "the job was stopped because the database is closing")
+    Error::new(
+        ErrorKind::Cancelled,
+        "the job was stopped because the database is closing or its keyspace was dropped",
+    )
 }

@@ -109,6 +109,12 @@ fn is_loggable(kind: Kind) -> bool {
 pub struct WriteBatch {
     bytes: Vec<u8>,
     count: u32,
+    /// How many of the operations are for the default keyspace.
+    in_default: u32,
+    /// The other keyspaces with operations here, ascending.
+    others: Vec<u32>,
+    /// Operations that a keyspace may refuse: merges and range deletes.
+    special: u32,
 }
 
 impl std::fmt::Debug for WriteBatch {
@@ -126,7 +132,7 @@ impl WriteBatch {
 
     /// An empty batch with room for `bytes` bytes of operations.
     pub fn with_capacity(bytes: usize) -> WriteBatch {
-        WriteBatch { bytes: Vec::with_capacity(bytes.min(BATCH_BYTES_MAX)), count: 0 }
+        WriteBatch { bytes: Vec::with_capacity(bytes.min(BATCH_BYTES_MAX)), ..WriteBatch::default() }
     }
 
     /// A batch from what [`WriteBatch::as_bytes`] gave, here or elsewhere.
@@ -136,15 +142,18 @@ impl WriteBatch {
     /// only a commit group may write; else as [`OpIter`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<WriteBatch> {
         check_batch_bytes(bytes.len(), 0)?;
-        let mut count = 0;
+        let mut batch = WriteBatch::default();
         for op in OpIter::new(&bytes) {
-            if op?.fallback.is_some() {
-                return Err(Error::invalid(format!("operation {count} of a batch is marked redirected")));
+            let op = op?;
+            if op.fallback.is_some() {
+                let text = format!("operation {} of a batch is marked redirected", batch.count);
+                return Err(Error::invalid(text));
             }
             // An operation has 2 bytes or more, so 4 GiB hold no more than 2^31 of them.
-            count += 1;
+            batch.note(op.keyspace, op.kind);
         }
-        Ok(WriteBatch { bytes, count })
+        batch.bytes = bytes;
+        Ok(batch)
     }
 
     /// Sets a key of the default keyspace.
@@ -237,14 +246,46 @@ impl WriteBatch {
         check_batch_bytes(self.bytes.len(), more)?;
         self.bytes.reserve(more);
         op.encode(&mut self.bytes);
-        self.count += 1;
+        self.note(keyspace, kind);
         Ok(())
+    }
+
+    /// Counts an operation.
+    #[inline]
+    fn note(&mut self, keyspace: u32, kind: Kind) {
+        self.count += 1;
+        self.special += u32::from(matches!(kind, Kind::Merge | Kind::RangeDelete));
+        if keyspace == 0 {
+            self.in_default += 1;
+        } else if self.others.last() != Some(&keyspace)
+            && let Err(at) = self.others.binary_search(&keyspace)
+        {
+            self.others.insert(at, keyspace);
+        }
+    }
+
+    /// Whether there are operations for the default keyspace.
+    pub(crate) fn is_in_default(&self) -> bool {
+        self.in_default > 0
+    }
+
+    /// The other keyspaces that there are operations for, ascending.
+    pub(crate) fn others(&self) -> &[u32] {
+        &self.others
+    }
+
+    /// Whether every keyspace takes what is in here.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.special == 0
     }
 
     /// Removes all operations; the memory stays for the next ones.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
+        self.in_default = 0;
+        self.special = 0;
+        self.others.clear();
     }
 
     /// How many operations there are; each takes one sequence number.

@@ -1,4 +1,6 @@
 //! The database handle: checks arguments, then calls the file that does the work.
+//!
+//! Calls without a keyspace mean the default one; `db/in_keyspace.rs` has the same for any.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,16 +17,20 @@ use crate::iterator::DbIterator;
 use crate::key::Kind;
 use crate::merge_operator::no_operator;
 use crate::metrics::{Counter, MetricsSnapshot};
-use crate::options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
+use crate::options::{
+    CompactRangeOptions, FlushOptions, KeyspaceOptions, Options, ReadOptions, WriteOptions,
+};
 use crate::read::get::{self, ReadContext};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::verify::VerifyReport;
 use crate::version::manifest::read_current;
 use crate::write::stall::StallReport;
-use crate::{Error, ErrorKind, Result, Slice, background, manual, open, properties, verify};
+use crate::{Error, ErrorKind, Result, Slice, background, keyspace, manual, open, properties, verify};
 
-/// An open database: one tree. Cheap to clone, usable from all threads at once.
+mod in_keyspace;
+
+/// An open database: its keyspaces over one log. Cheap to clone, usable from all threads at once.
 ///
 /// The database stays open until [`Db::close`] or until the last clone, iterator and snapshot-free
 /// handle is dropped. Dropping closes without flushing: what was written is in the log.
@@ -84,7 +90,23 @@ impl Db {
     /// it open; `NotFound`, `AlreadyExists`, `ReadOnly`; `Corruption`, `Foreign` or `NewerFormat`
     /// with the file and offset.
     pub fn open(env: Arc<dyn Env>, path: &Path, options: Options) -> Result<Db> {
-        let engine = open::open(env, path, options)?;
+        Db::open_with(env, path, options, &[])
+    }
+
+    /// As [`Db::open`], with options of their own for the named keyspaces. Those that are not there are
+    /// created, if the options say so of the database: all at once. Keyspaces that are there and not
+    /// named have the options of the default one.
+    ///
+    /// # Errors
+    /// As [`Db::open`]; `InvalidArgument` also where a keyspace is named twice, is the default one, or
+    /// has its keys in another comparator's order; `NotFound` for one that may not be created.
+    pub fn open_with(
+        env: Arc<dyn Env>,
+        path: &Path,
+        options: Options,
+        keyspaces: &[(&str, KeyspaceOptions)],
+    ) -> Result<Db> {
+        let engine = open::open(env, path, options, keyspaces)?;
         Ok(Db { handle: Arc::new(Handle { engine, iterators: AtomicUsize::new(0) }) })
     }
 
@@ -150,7 +172,8 @@ impl Db {
     /// crash. Waits while writes are stalled.
     ///
     /// # Errors
-    /// `WouldStall`, `TimedOut` as the options ask; `NoSpace` while the disk is full; `Poisoned`
+    /// `NotFound` if an operation names a keyspace that is not there; `WouldStall`, `TimedOut` as the
+    /// options ask; `NoSpace` while the disk is full; `Poisoned`
     /// after a lasting background error; `Closed`; `Unsupported` for operations this build cannot
     /// serve, `InvalidArgument` for a merge without a merge operator or a range that ends before it
     /// starts. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
@@ -164,8 +187,8 @@ impl Db {
         if options.sync && options.disable_log {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
-        check_served(&batch, &engine.tree)?;
-        engine.tree.stall.admit(engine, batch.byte_size() as u64, options.no_slowdown, options.deadline)?;
+        check_served(engine, &batch)?;
+        admit(engine, &batch, options)?;
         engine.commit.write(engine, batch, options.sync, !options.disable_log)
     }
 
@@ -188,18 +211,30 @@ impl Db {
         key: &[u8],
         context: &mut ReadContext,
     ) -> Result<Option<Slice>> {
+        self.get_from(&self.engine().tree, options, key, context)
+    }
+
+    fn get_from(
+        &self,
+        tree: &Tree,
+        options: &ReadOptions,
+        key: &[u8],
+        context: &mut ReadContext,
+    ) -> Result<Option<Slice>> {
         let engine = self.engine();
         engine.check_open()?;
         engine.check_deadline(options.deadline)?;
         let before = context.blocks;
-        let tree = &engine.tree;
         let result = match &options.snapshot {
             Some(snapshot) => {
                 self.check_snapshot(snapshot)?;
-                get::get(engine, tree, &tree.view_guard(), key, snapshot.seqno(), options, context)
+                let view = tree.view_guard();
+                engine.check_keyspace(tree)?;
+                get::get(engine, tree, &view, key, snapshot.seqno(), options, context)
             }
             None => {
                 let (view, seqno) = tree.view_at_visible(engine.commit.visible());
+                engine.check_keyspace(tree)?;
                 get::get(engine, tree, &view, key, seqno, options, context)
             }
         };
@@ -213,11 +248,20 @@ impl Db {
     /// # Errors
     /// As [`Db::get`], for the first key that fails.
     pub fn multi_get(&self, options: &ReadOptions, keys: &[&[u8]]) -> Result<Vec<Option<Slice>>> {
+        self.multi_get_from(&self.engine().tree, options, keys)
+    }
+
+    fn multi_get_from(
+        &self,
+        tree: &Tree,
+        options: &ReadOptions,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Slice>>> {
         let engine = self.engine();
         engine.check_open()?;
-        let tree = &engine.tree;
         let mut context = ReadContext::default();
         let (view, visible) = tree.view_at_visible(engine.commit.visible());
+        engine.check_keyspace(tree)?;
         let seqno = match &options.snapshot {
             Some(snapshot) => {
                 self.check_snapshot(snapshot)?;
@@ -244,14 +288,18 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for a snapshot of another database, `Closed`, or those of opening tables.
     pub fn iter(&self, options: &ReadOptions) -> Result<DbIterator> {
+        self.iter_from(&self.engine().tree, options)
+    }
+
+    fn iter_from(&self, tree: &Arc<Tree>, options: &ReadOptions) -> Result<DbIterator> {
         let reading = Reading::begin(&self.handle)?;
         if let Some(snapshot) = &options.snapshot {
             self.check_snapshot(snapshot)?;
         }
-        DbIterator::new(reading, options)
+        DbIterator::new(reading, tree, options)
     }
 
-    /// A handle on what is visible now; see [`Snapshot`].
+    /// A handle on what is visible now, in all keyspaces; see [`Snapshot`].
     pub fn snapshot(&self) -> Snapshot {
         let engine = self.engine();
         engine.snapshots.take(engine.commit.visible())
@@ -264,7 +312,8 @@ impl Db {
         Err(Error::invalid("the snapshot belongs to another database"))
     }
 
-    /// Writes all memtables into tables and returns when the manifest that names them is durable.
+    /// Writes all memtables of the default keyspace into tables and returns when the manifest that
+    /// names them is durable.
     ///
     /// # Errors
     /// Those of the file system, `Closed`, or a background error.
@@ -277,11 +326,12 @@ impl Db {
     /// # Errors
     /// As [`Db::flush`].
     pub fn flush_with(&self, options: &FlushOptions) -> Result<()> {
-        manual::flush(self.engine(), options)
+        let engine = self.engine();
+        manual::flush(engine, std::slice::from_ref(&engine.tree), options)
     }
 
     /// Makes durable all that was written before the call: syncs the log. Writes that bypassed it
-    /// need [`Db::flush`].
+    /// need [`Db::flush_all`].
     ///
     /// # Errors
     /// Those of the file system; the database takes no more writes then.
@@ -291,7 +341,7 @@ impl Db {
         manual::sync_log(engine)
     }
 
-    /// Compacts all tables that meet `from..to` down to the last level, deleted and overwritten
+    /// Compacts all tables of the default keyspace that meet `from..to` down to the last level, deleted and overwritten
     /// entries dropped as far as no snapshot holds them. `None` is unbounded. Flushes first.
     ///
     /// # Errors
@@ -302,7 +352,8 @@ impl Db {
         from: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> Result<()> {
-        manual::compact_range(self.engine(), options, from, to)
+        let engine = self.engine();
+        manual::compact_range(engine, &engine.tree, options, from, to)
     }
 
     /// Whether no flush and no compaction is running or due.
@@ -318,9 +369,11 @@ impl Db {
         background::wait_until_idle(self.engine())
     }
 
-    /// A property by name, as text; `None` for a name that is not known. See [`Db::properties`].
+    /// A property of the database by name, as text: of all keyspaces together, where each has its own.
+    /// `None` for a name that is not known. See [`Db::properties`].
     pub fn property(&self, name: &str) -> Option<String> {
-        properties::get(self.engine(), name)
+        let engine = self.engine();
+        properties::get(engine, &engine.keyspaces.alive(), name)
     }
 
     /// The names that [`Db::property`] knows.
@@ -330,12 +383,14 @@ impl Db {
 
     /// Counters, levels, stalls and caches as a table to read.
     pub fn stats_text(&self) -> String {
-        properties::stats_text(self.engine())
+        let engine = self.engine();
+        properties::stats_text(engine, &engine.keyspaces.alive())
     }
 
     /// The same as one JSON object.
     pub fn stats_json(&self) -> String {
-        properties::stats_json(self.engine())
+        let engine = self.engine();
+        properties::stats_json(engine, &engine.keyspaces.alive())
     }
 
     /// All counters now.
@@ -352,9 +407,10 @@ impl Db {
         metrics.counters.trivial_moves + metrics.levels.iter().map(|level| level.compactions).sum::<u64>()
     }
 
-    /// Stalls so far, by cause.
+    /// Stalls so far, by cause, of all keyspaces together.
     pub fn stalls(&self) -> StallReport {
-        properties::stalls(self.engine())
+        let engine = self.engine();
+        properties::stalls(engine, &engine.keyspaces.alive())
     }
 
     /// The options in force.
@@ -436,13 +492,32 @@ fn refuse_foreign(fs: &dyn dialsm_io::Fs, dir: &Path) -> Result<()> {
     }
 }
 
+/// Waits until the write may enter the commit queue: at the door of each tree that it writes to.
+fn admit(engine: &Engine, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+    let bytes = batch.byte_size() as u64;
+    let pass =
+        |tree: &Tree| tree.stall.admit(engine, &tree.options, bytes, options.no_slowdown, options.deadline);
+    if batch.is_in_default() {
+        pass(&engine.tree)?;
+    }
+    if !batch.others().is_empty() {
+        let alive = engine.keyspaces.alive();
+        for id in batch.others() {
+            pass(keyspace::by_id(&alive, *id).ok_or_else(|| keyspace::unknown(*id))?)?;
+        }
+    }
+    Ok(())
+}
+
 /// Refuses operations that could be logged but not served.
-fn check_served(batch: &WriteBatch, tree: &Tree) -> Result<()> {
+fn check_served(engine: &Engine, batch: &WriteBatch) -> Result<()> {
+    if batch.is_plain() {
+        return Ok(());
+    }
+    let alive = engine.keyspaces.alive();
     for op in batch.iter() {
         let op = op?;
-        if op.keyspace != 0 {
-            return Err(Error::new(ErrorKind::NotFound, format!("there is no keyspace {}", op.keyspace)));
-        }
+        let tree = keyspace::by_id(&alive, op.keyspace).ok_or_else(|| keyspace::unknown(op.keyspace))?;
         if op.kind == Kind::Merge {
             if tree.merging.operator.is_none() {
                 return Err(no_operator());

@@ -11,10 +11,8 @@ use dialsm_io::fs::{Access, FileLock};
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
-use crate::compaction::debt::pending_compaction_bytes;
-use crate::compaction::strategy::Strategy;
 use crate::filename::FileName;
-use crate::key::Comparator;
+use crate::keyspace::{self, Keyspaces};
 use crate::metrics::{Counter, Metrics};
 use crate::obsolete::Graveyard;
 use crate::options::Options;
@@ -22,9 +20,10 @@ use crate::snapshot::SnapshotList;
 use crate::table::{ReadStats, TableReader};
 use crate::tree::Tree;
 use crate::types::{DbId, FileNumber};
+use crate::version::TableFile;
 use crate::version::set::VersionSet;
-use crate::version::{TableFile, Version};
 use crate::wal::log::Log;
+use crate::write::budget::WriteBudget;
 use crate::write::commit::Commit;
 use crate::{Error, ErrorKind, Result};
 
@@ -34,9 +33,11 @@ pub(crate) struct Engine {
     pub(crate) dir: PathBuf,
     pub(crate) db_id: DbId,
     pub(crate) options: Options,
-    pub(crate) strategy: Strategy,
-    /// The one tree of this database; keyspaces and shards will make it many.
+    /// The tree of the default keyspace: the first in `keyspaces`, at hand without a look.
     pub(crate) tree: Arc<Tree>,
+    pub(crate) keyspaces: Keyspaces,
+    /// Memtables of all trees.
+    pub(crate) write_budget: Arc<WriteBudget>,
     pub(crate) commit: Commit,
     pub(crate) log: Log,
     pub(crate) versions: VersionSet,
@@ -109,21 +110,39 @@ impl Engine {
         }
     }
 
+    /// Fails unless `tree` is one of this database and its keyspace is there. For readers: after they
+    /// have loaded its view.
+    #[inline]
+    pub(crate) fn check_keyspace(&self, tree: &Tree) -> Result<()> {
+        if !tree.belongs_to(&self.write_budget) {
+            return Err(Error::invalid("the keyspace belongs to another database, or to an earlier opening"));
+        }
+        if tree.is_dropped() {
+            return Err(keyspace::unknown(tree.id.keyspace));
+        }
+        Ok(())
+    }
+
+    /// Lets all writers that wait look again.
+    pub(crate) fn wake_writers(&self) {
+        self.keyspaces.alive().iter().for_each(|tree| tree.stall.wake_all());
+    }
+
     /// Lets background workers look for work.
     pub(crate) fn schedule(&self) {
         self.scheduler.wake.notify();
     }
 
-    /// The reader of a table, opened if it is not.
+    /// The reader of a table of `tree`, opened if it is not.
     ///
     /// # Errors
     /// Those of opening it.
     #[inline]
-    pub(crate) fn open_table(&self, table: &TableFile) -> Result<Arc<TableReader>> {
-        self.tables.get(table.number(), || self.open_table_file(table))
+    pub(crate) fn open_table(&self, tree: &Tree, table: &TableFile) -> Result<Arc<TableReader>> {
+        self.tables.get(table.number(), || self.open_table_file(tree, table))
     }
 
-    pub(crate) fn open_table_file(&self, table: &TableFile) -> Result<Arc<TableReader>> {
+    pub(crate) fn open_table_file(&self, tree: &Tree, table: &TableFile) -> Result<Arc<TableReader>> {
         let path = FileName::Table(table.number()).path(&self.dir);
         let file = self.env.fs().open(&path, Access::Read).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
@@ -131,13 +150,12 @@ impl Engine {
             }
             _ => error,
         })?;
-        let comparator: Comparator = self.tree.comparator.clone();
         TableReader::open(
             file,
             &self.db_id,
             table.number(),
             table.file_bytes(),
-            comparator,
+            tree.comparator.clone(),
             self.blocks.clone(),
         )
     }
@@ -156,11 +174,6 @@ impl Engine {
                 self.metrics.add(counter, after - before);
             }
         }
-    }
-
-    /// Bytes that compaction owes.
-    pub(crate) fn pending_compaction_bytes(&self, version: &Version) -> u64 {
-        pending_compaction_bytes(version, &self.strategy)
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use dialsm_io::env::Nanos;
 
 use crate::Result;
+use crate::background::cancelled;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
@@ -65,11 +66,20 @@ impl Flushed {
 /// F1 to F3 for `buffer`, the oldest sealed memtable of `tree`, whose last writer has left.
 ///
 /// # Errors
-/// Those of the file system; the memtable stays sealed and may be flushed again.
+/// `Cancelled` if the tree's keyspace was dropped meanwhile; those of the file system. The memtable
+/// stays sealed and may be flushed again.
 pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<Flushed> {
     let started = engine.env.now();
-    let installed = write_table(engine, tree, buffer)
-        .and_then(|written| install(engine, tree, buffer, &written).map(|ticket| (written, ticket)));
+    let installed =
+        write_table(engine, tree, buffer).and_then(|written| match install(engine, tree, buffer, &written) {
+            Ok(ticket) => Ok((written, ticket)),
+            Err(error) => {
+                if tree.is_dropped() {
+                    written.discard(engine);
+                }
+                Err(error)
+            }
+        });
     // From here on the next flush of this tree may begin; after a failure, this one again.
     tree.lock().flushing = false;
     let (written, ticket) = installed?;
@@ -107,7 +117,7 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
         written += (user_key(entries.key()).len() + entries.value().len()) as u64;
         if written >= report_at {
             report_at = written + step;
-            tree.ration(engine, written as f64 / bytes as f64);
+            tree.ration(written as f64 / bytes as f64);
         }
         entries.next()?;
     }
@@ -123,6 +133,9 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
         added.push((0, TableFile::new(&tree.comparator, meta.clone())));
     }
     let mut state = tree.lock();
+    if state.dropped {
+        return Err(cancelled());
+    }
     let version = Arc::new(tree.view().version.apply(&[], &added)?);
     tree.publish(&mut state, |view| TreeView {
         active: view.active.clone(),
@@ -130,8 +143,11 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
         version: version.clone(),
     });
     let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
-    tree.refresh_stall(engine, state);
-    tree.ration(engine, 0.0);
+    tree.refresh_stall(state);
+    tree.ration(0.0);
+    if engine.write_budget.release(&buffer.charge) {
+        engine.wake_writers();
+    }
     check_installed(engine, tree, &version)?;
     Ok(ticket)
 }

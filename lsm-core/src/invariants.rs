@@ -49,7 +49,7 @@ mod checks {
         version.check_invariants().map_err(|error| broken(error.message()))?;
         let bytes: u64 = version.all_tables().map(|(_, table)| table.file_bytes()).sum();
         if bytes <= READ_THROUGH_BYTES_MAX && tree.comparator.equal_is_identical() {
-            return finding(check_recency(engine, version));
+            return finding(check_recency(engine, tree, version));
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ mod checks {
     }
 
     /// I3: no older source holds a key above what a younger one holds of it.
-    fn check_recency(engine: &Engine, version: &Version) -> Result<()> {
+    fn check_recency(engine: &Engine, tree: &Tree, version: &Version) -> Result<()> {
         // Of each key, the lowest sequence that the younger sources hold.
         let mut lowest: BTreeMap<Vec<u8>, SeqNo> = BTreeMap::new();
         let runs = version.l0().iter().map(|table| vec![table.clone()]);
@@ -72,7 +72,7 @@ mod checks {
         for run in runs.chain(levels) {
             let mut here: BTreeMap<Vec<u8>, SeqNo> = BTreeMap::new();
             for table in &run {
-                each_key(engine, table, &mut |user_key, seqno| {
+                each_key(engine, tree, table, &mut |user_key, seqno| {
                     if lowest.get(user_key).is_some_and(|younger| seqno >= *younger) {
                         return Err(broken("an older source holds a newer version of a key"));
                     }
@@ -89,11 +89,12 @@ mod checks {
 
     fn each_key(
         engine: &Engine,
+        tree: &Tree,
         table: &Arc<TableFile>,
         visit: &mut dyn FnMut(&[u8], SeqNo) -> Result<()>,
     ) -> Result<()> {
         // Past the table cache, whose waits would change the schedule of a simulation.
-        let mut iter = engine.open_table_file(table)?.iter(IterSpec::whole_table());
+        let mut iter = engine.open_table_file(tree, table)?.iter(IterSpec::whole_table());
         iter.seek_to_first()?;
         while iter.valid() {
             visit(key::user_key(iter.key()), key::seqno_of(iter.key()))?;

@@ -13,15 +13,15 @@ use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
 use crate::table::IterSpec;
-use crate::tree::TreeView;
+use crate::tree::{Tree, TreeView};
 use crate::types::SEQNO_MAX;
 use crate::version::{LEVELS, TableFile};
 use crate::{Result, Slice};
 
-/// An ordered cursor over the keys of a database, as they were when it was made.
+/// An ordered cursor over the keys of a keyspace, as they were when it was made.
 ///
 /// Owns what it needs: it may outlive the [`Db`](crate::Db) handle it came from, and keeps the
-/// database's files (not its writers) from going away. All moves are fallible; after an error
+/// database's files (not its writers) from going away, also where its keyspace is dropped. All moves are fallible; after an error
 /// the cursor is not valid, and not valid without an error means that the end was reached.
 pub struct DbIterator {
     inner: DbIter<MergingIter<Box<dyn InternalIter>>>,
@@ -37,13 +37,14 @@ pub struct DbIterator {
 const STEPS_BETWEEN_LOOKS: u64 = 64;
 
 impl DbIterator {
-    pub(crate) fn new(reading: Reading, options: &ReadOptions) -> Result<DbIterator> {
+    /// Over `tree`, at the options' snapshot or at what is visible now.
+    pub(crate) fn new(reading: Reading, tree: &Arc<Tree>, options: &ReadOptions) -> Result<DbIterator> {
         let engine = &reading.0.engine;
-        let tree = &engine.tree;
         let (view, visible) = {
             let (guard, visible) = tree.view_at_visible(engine.commit.visible());
             (Arc::clone(&guard), visible)
         };
+        engine.check_keyspace(tree)?;
         let seqno = options.snapshot.as_ref().map_or(visible, |snapshot| snapshot.seqno());
         let spec = IterSpec {
             fill_cache: options.fill_cache,
@@ -64,7 +65,7 @@ impl DbIterator {
         }
         let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
         for table in view.version.overlapping(0, lower, upper) {
-            let reader = engine.open_table(&table)?;
+            let reader = engine.open_table(tree, &table)?;
             if let Some(set) = reader.range_dels() {
                 cover.add_set(children.len(), set.clone(), SEQNO_MAX);
             }
@@ -76,12 +77,12 @@ impl DbIterator {
                 continue;
             }
             if !tables.with_range_deletes().is_empty() {
-                let opener = engine.clone();
-                let open = move |table: &Arc<TableFile>| Ok(opener.open_table(table)?.range_dels().cloned());
+                let (opener, owner) = (engine.clone(), tree.clone());
+                let open = move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.range_dels().cloned());
                 cover.add_level(children.len(), tables.clone(), Box::new(open));
             }
-            let opener = engine.clone();
-            let open = move |table: &Arc<TableFile>| Ok(opener.open_table(table)?.iter(spec));
+            let (opener, owner) = (engine.clone(), tree.clone());
+            let open = move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.iter(spec));
             let order = tree.comparator.clone();
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }

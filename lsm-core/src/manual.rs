@@ -2,32 +2,34 @@
 
 use std::sync::Arc;
 
-use crate::Result;
 use crate::compaction::job;
 use crate::compaction::picker::{self, RangePick};
 use crate::engine::Engine;
+use crate::keyspace;
 use crate::options::{CompactRangeOptions, FlushOptions};
+use crate::tree::Tree;
+use crate::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
 
-/// Seals the active memtable and, where the options say so, waits until all sealed ones are durable
-/// in tables.
-pub(crate) fn flush(engine: &Arc<Engine>, options: &FlushOptions) -> Result<()> {
+/// Seals the active memtables of `trees`, all at one moment, and, where the options say so, waits until
+/// all sealed ones are durable in tables. A tree that is dropped meanwhile has nothing left to wait for.
+pub(crate) fn flush(engine: &Arc<Engine>, trees: &[Arc<Tree>], options: &FlushOptions) -> Result<()> {
     let _inside = engine.enter()?;
     if !options.allow_stall {
-        wait_for_room(engine)?;
+        trees.iter().try_for_each(|tree| wait_for_room(engine, tree))?;
     }
-    seal(engine);
+    seal(engine, trees);
     engine.schedule();
-    if options.wait { wait_until_flushed(engine) } else { Ok(()) }
+    if options.wait { trees.iter().try_for_each(|tree| wait_until_flushed(engine, tree)) } else { Ok(()) }
 }
 
 /// Waits until a memtable may be sealed without one that is full having to wait for it.
-fn wait_for_room(engine: &Engine) -> Result<()> {
+fn wait_for_room(engine: &Engine, tree: &Tree) -> Result<()> {
     loop {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
         engine.error.check()?;
-        if engine.tree.view().sealed.len() + 1 < engine.options.write_buffers_max {
+        if tree.view().sealed.len() + 1 < tree.options.write_buffers_max {
             return Ok(());
         }
         engine.schedule();
@@ -35,22 +37,22 @@ fn wait_for_room(engine: &Engine) -> Result<()> {
     }
 }
 
-fn wait_until_flushed(engine: &Engine) -> Result<()> {
+fn wait_until_flushed(engine: &Engine, tree: &Tree) -> Result<()> {
     loop {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
         engine.error.check()?;
         let pending = {
-            let state = engine.tree.lock();
-            state.flushing || !engine.tree.view().sealed.is_empty()
+            let state = tree.lock();
+            state.flushing || !tree.view().sealed.is_empty()
         };
-        if !pending && !engine.versions.has_unsettled() {
+        if !pending && !engine.versions.has_unsettled_of(tree.id) {
             return Ok(());
         }
         if !pending && !engine.scheduler.is_syncing() {
             // What no worker is about to settle.
             engine.versions.settle(engine)?;
-            if !engine.versions.has_unsettled() {
+            if !engine.versions.has_unsettled_of(tree.id) {
                 return Ok(());
             }
         }
@@ -58,12 +60,14 @@ fn wait_until_flushed(engine: &Engine) -> Result<()> {
     }
 }
 
-fn seal(engine: &Engine) {
+fn seal(engine: &Engine, trees: &[Arc<Tree>]) {
     engine.commit.between_groups(engine, |_, last_seqno| {
-        let mut state = engine.tree.lock();
-        if !engine.tree.view().active.table.is_empty() {
-            engine.tree.switch(&mut state, last_seqno);
-            engine.tree.refresh_stall(engine, state);
+        for tree in trees {
+            let mut state = tree.lock();
+            if !tree.view().active.table.is_empty() {
+                tree.switch(&mut state, last_seqno);
+                tree.refresh_stall(state);
+            }
         }
     });
 }
@@ -71,25 +75,33 @@ fn seal(engine: &Engine) {
 /// Compacts `from..to` level by level into the last one.
 pub(crate) fn compact_range(
     engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
     options: &CompactRangeOptions,
     from: Option<&[u8]>,
     to: Option<&[u8]>,
 ) -> Result<()> {
     let _inside = engine.enter()?;
-    flush(engine, &FlushOptions::default())?;
-    engine.scheduler.pause_compactions();
-    let result = compact_levels(engine, options, from, to);
-    engine.scheduler.resume();
-    result
+    flush(engine, std::slice::from_ref(tree), &FlushOptions::default())?;
+    // The scheduler starts none in this tree until we are done.
+    tree.lock().compactions_paused += 1;
+    let result = compact_levels(engine, tree, options, from, to);
+    tree.lock().compactions_paused -= 1;
+    engine.schedule();
+    match result {
+        Err(error) if error.kind() == ErrorKind::Cancelled && tree.is_dropped() => {
+            Err(keyspace::unknown(tree.id.keyspace))
+        }
+        result => result,
+    }
 }
 
 fn compact_levels(
     engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
     options: &CompactRangeOptions,
     from: Option<&[u8]>,
     to: Option<&[u8]>,
 ) -> Result<()> {
-    let tree = &engine.tree;
     loop {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
@@ -98,7 +110,7 @@ fn compact_levels(
             let mut state = tree.lock();
             let picked = picker::pick_range(
                 &tree.view().version,
-                &engine.strategy,
+                &tree.strategy,
                 from,
                 to,
                 options.target_level.map(usize::from),
@@ -126,11 +138,13 @@ fn compact_levels(
 
 /// Flushes memtables that hold writes which are not in the log.
 pub(crate) fn save_unlogged(engine: &Arc<Engine>) -> Result<()> {
-    let view = engine.tree.view();
-    if view.active.has_unlogged() || view.sealed.iter().any(|buffer| buffer.has_unlogged()) {
-        flush(engine, &FlushOptions::default())?;
-    }
-    Ok(())
+    let alive = engine.keyspaces.alive();
+    let has_unlogged = |tree: &&Arc<Tree>| {
+        let view = tree.view();
+        view.active.has_unlogged() || view.sealed.iter().any(|buffer| buffer.has_unlogged())
+    };
+    let trees: Vec<Arc<Tree>> = alive.iter().filter(has_unlogged).cloned().collect();
+    if trees.is_empty() { Ok(()) } else { flush(engine, &trees, &FlushOptions::default()) }
 }
 
 /// Makes the whole log durable.

@@ -2,43 +2,56 @@
 //!
 //! An opening writes only its own files (rule 18): it syncs and cuts the log it found, but appends
 //! to a new segment; it reads the manifest it found, but writes a new one, and makes that durable
-//! with CURRENT before it removes anything.
+//! with CURRENT before it removes anything. Keyspaces that the caller names and that are not there
+//! begin with that manifest: all of them or, after a crash before it, none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
-use dialsm_io::fs::{Access, LockMode, parent_dir};
+use dialsm_io::fs::{LockMode, parent_dir};
 use dialsm_io::{Env, Fs};
 
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
-use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::filename::FileName;
+use crate::keyspace::{Alive, DEFAULT_KEYSPACE, Keyspaces, check_name};
 use crate::merge_operator::Merging;
 use crate::metrics::Metrics;
 use crate::obsolete::Graveyard;
-use crate::options::{Options, RecoveryMode};
+use crate::options::{KeyspaceOptions, Options, RecoveryMode};
 use crate::snapshot::SnapshotList;
-use crate::tree::{Buffer, Tree};
-use crate::types::{DbId, FileNumber, SeqNo, TreeId};
-use crate::version::edit::{ManifestRecord, TableDesc, TreeEdit};
+use crate::tree::Tree;
+use crate::types::{DbId, FileNumber, TreeId};
+use crate::version::edit::{ManifestRecord, TreeEdit};
 use crate::version::set::{VersionSet, start_manifest};
-use crate::version::{TableFile, TableMeta, Version, manifest};
+use crate::version::{TableFile, TableMeta, Version};
 use crate::wal::log::{Log, LogWriter};
+use crate::write::budget::WriteBudget;
 use crate::write::commit::Commit;
 use crate::{Error, ErrorKind, Result, recovery};
+
+mod state;
+
+pub(crate) use state::list_keyspaces;
+use state::{Found, FoundTree};
 
 /// Opens or creates the database in `dir`.
 ///
 /// # Errors
 /// Every way in which options, directory, lock or files can be wrong, each with its kind.
-pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Arc<Engine>> {
+pub(crate) fn open(
+    env: Arc<dyn Env>,
+    dir: &Path,
+    options: Options,
+    keyspaces: &[(&str, KeyspaceOptions)],
+) -> Result<Arc<Engine>> {
     env.check_fork()?;
     options.validate()?;
+    check_keyspaces(keyspaces)?;
     let fs = env.fs().clone();
     if options.create_if_missing {
         create_dirs(fs.as_ref(), dir)?;
@@ -55,32 +68,20 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
             .at_path(dir));
     }
     let found = read_state(env.as_ref(), dir, &options)?;
-    let engine = build(env, dir, options, found, lock)?;
+    let engine = build(env, dir, options, keyspaces, found, lock)?;
     recovery::replay(&engine)?;
     // Writes the fresh manifest: there is none to append to yet.
     engine.versions.settle(&engine)?;
     remove_orphans(&engine)?;
-    engine.tree.refresh_stall(&engine, engine.tree.lock());
+    for tree in engine.keyspaces.alive().iter() {
+        tree.refresh_stall(tree.lock());
+    }
     if let Err(error) = Scheduler::start(&engine) {
         // The workers that did start hold the engine, and with it the lock.
         let _ = stop(&engine);
         return Err(error);
     }
     Ok(engine)
-}
-
-/// What the manifest says.
-struct Found {
-    db_id: DbId,
-    manifest: FileNumber,
-    version: Version,
-    merge_operator: Option<String>,
-    floor: SeqNo,
-    last_seqno: SeqNo,
-    next_file: FileNumber,
-    replay_start: FileNumber,
-    log_named: Option<FileNumber>,
-    first_record_torn: bool,
 }
 
 /// Creates the directory and those above it. The names of those above are durable then; its own is
@@ -136,49 +137,7 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
 
 fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
     let fs = env.fs();
-    let (number, path) = manifest::read_current(fs.as_ref(), dir)?;
-    let file = fs.open(&path, Access::Read).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Error::corruption("CURRENT names a manifest that is not there").at_path(&path),
-        _ => error,
-    })?;
-    let mut records = Vec::new();
-    let end = manifest::read_manifest(file, &mut |_, record| {
-        records.push(record);
-        Ok(())
-    })?;
-    let db_id = end.header.db_id;
-    end.header.expect(&db_id, number).map_err(|e| e.at_path(&path))?;
-    let mut found = Found {
-        db_id,
-        manifest: number,
-        version: Version::empty(options.comparator.clone()),
-        merge_operator: None,
-        floor: 1,
-        last_seqno: 0,
-        next_file: FileNumber(number.0 + 1),
-        replay_start: FileNumber(0),
-        log_named: None,
-        first_record_torn: end.torn && end.records == 1,
-    };
-    let mut tables: BTreeMap<(u8, FileNumber), TableDesc> = BTreeMap::new();
-    for record in records {
-        found.next_file = found.next_file.max(record.next_file_number.unwrap_or_default());
-        found.last_seqno = found.last_seqno.max(record.last_seqno.unwrap_or_default());
-        found.replay_start = record.replay_start.unwrap_or(found.replay_start);
-        found.log_named = record.log_named.or(found.log_named);
-        for mut edit in record.edits {
-            found.merge_operator = edit.merge_operator.take().or(found.merge_operator);
-            apply_edit(&mut tables, &mut found.floor, edit, options).map_err(|e| e.at_path(&path))?;
-        }
-    }
-    let added: Vec<(u8, Arc<TableFile>)> = tables
-        .into_iter()
-        .map(|((level, _), desc)| (level, TableFile::new(&options.comparator, TableMeta::of_desc(desc))))
-        .collect();
-    for (_, table) in &added {
-        found.last_seqno = found.last_seqno.max(table.meta().seqno_max);
-    }
-    found.version = found.version.apply(&[], &added).map_err(|e| e.at_path(&path))?;
+    let mut found = state::read_manifest(fs.as_ref(), dir)?;
     let names = fs.list(dir)?;
     check_there(dir, &names, &found, options)?;
     // Numbers that a crash kept out of the manifest are not used again either.
@@ -198,8 +157,13 @@ fn check_there(dir: &Path, names: &[String], found: &Found, options: &Options) -
         let gone = names.binary_search(&file.to_string()).is_err();
         gone.then(|| Error::corruption("a file that the manifest needs is missing").at_path(&file.path(dir)))
     };
-    for (_, table) in found.version.all_tables() {
-        missing(FileName::Table(table.number())).map_or(Ok(()), Err)?;
+    let mut tables = BTreeSet::new();
+    for (_, number) in found.trees.values().flat_map(|tree| tree.tables.keys()) {
+        missing(FileName::Table(*number)).map_or(Ok(()), Err)?;
+        if !tables.insert(*number) {
+            let path = FileName::Table(*number).path(dir);
+            return Err(Error::corruption("the manifest names a table twice").at_path(&path));
+        }
     }
     // Salvage makes do with the segments that are left.
     let salvage = options.recovery_mode == RecoveryMode::SkipAnyCorrupted;
@@ -207,36 +171,83 @@ fn check_there(dir: &Path, names: &[String], found: &Found, options: &Options) -
     [found.replay_start, newest].iter().try_for_each(|n| missing(FileName::Log(*n)).map_or(Ok(()), Err))
 }
 
-fn apply_edit(
-    tables: &mut BTreeMap<(u8, FileNumber), TableDesc>,
-    floor: &mut SeqNo,
-    edit: TreeEdit,
+/// The trees of all keyspaces that were found, and of those that `keyspaces` names and are not there
+/// yet, by ascending id; `found` knows the new ones afterwards. Each gets the options it is named
+/// with, or those of the default keyspace.
+fn make_trees(
+    env: &dyn Env,
+    dir: &Path,
     options: &Options,
-) -> Result<()> {
-    if edit.tree != TreeId::default() {
-        let text = format!("the manifest names tree {}; this build opens single trees", edit.tree);
-        return Err(Error::new(ErrorKind::Unsupported, text));
+    keyspaces: &[(&str, KeyspaceOptions)],
+    found: &mut Found,
+    budget: &Arc<WriteBudget>,
+) -> Result<Alive> {
+    for (name, _) in keyspaces {
+        if found.trees.values().any(|tree| tree.name == *name) {
+            continue;
+        }
+        if !options.create_if_missing {
+            let text = format!("there is no keyspace {name:?}, and create_if_missing is off");
+            return Err(Error::new(ErrorKind::NotFound, text).at_path(dir));
+        }
+        let id = found.next_keyspace;
+        found.next_keyspace = id
+            .checked_add(1)
+            .ok_or_else(|| Error::new(ErrorKind::Unsupported, "the database has used up its keyspace ids"))?;
+        found.trees.insert(id, FoundTree::new(name));
     }
-    if let Some(name) = &edit.comparator
-        && name != options.comparator.name()
-    {
-        let text =
-            format!("keys are ordered by comparator {name}, the options say {}", options.comparator.name());
+    let own: BTreeMap<&str, &KeyspaceOptions> = keyspaces.iter().map(|(name, own)| (*name, own)).collect();
+    let default = options.keyspace();
+    let mut alive = Alive::with_capacity(found.trees.len());
+    for (id, tree) in std::mem::take(&mut found.trees) {
+        let options = own.get(tree.name.as_str()).map_or(&default, |own| own).clone();
+        let tree = make_tree(env, id, tree, options, budget).map_err(|error| error.at_path(dir))?;
+        alive.push(Arc::new(tree));
+    }
+    Ok(alive)
+}
+
+fn make_tree(
+    env: &dyn Env,
+    keyspace: u32,
+    found: FoundTree,
+    options: KeyspaceOptions,
+    budget: &Arc<WriteBudget>,
+) -> Result<Tree> {
+    let comparator = &options.comparator;
+    if let Some(name) = found.comparator.filter(|name| name != comparator.name()) {
+        let text = format!(
+            "the keys of keyspace {:?} are ordered by comparator {name}, the options say {}",
+            found.name,
+            comparator.name()
+        );
         return Err(Error::invalid(text));
     }
-    for (level, number) in edit.removed {
-        if tables.remove(&(level, number)).is_none() {
-            return Err(Error::corruption(format!(
-                "an edit removes table {number}, which L{level} does not hold"
-            )));
+    let added: Vec<(u8, Arc<TableFile>)> = found
+        .tables
+        .into_iter()
+        .map(|((level, _), desc)| (level, TableFile::new(comparator, TableMeta::of_desc(desc))))
+        .collect();
+    let version = Version::empty(comparator.clone()).apply(&[], &added)?;
+    let merging = Merging::new(options.merge_operator.clone(), found.merge_operator)?;
+    let id = TreeId { keyspace, shard: 0 };
+    let name = found.name.into();
+    Ok(Tree::new(env, id, name, options, merging, Arc::new(version), found.floor, budget.clone()))
+}
+
+/// Refuses options of keyspaces that contradict each other or themselves.
+fn check_keyspaces(keyspaces: &[(&str, KeyspaceOptions)]) -> Result<()> {
+    let mut seen = BTreeSet::from([DEFAULT_KEYSPACE]);
+    for (name, own) in keyspaces {
+        check_name(name)?;
+        if *name == DEFAULT_KEYSPACE {
+            return Err(Error::invalid("the default keyspace has its options among those of the database"));
         }
-    }
-    for (level, desc) in edit.added {
-        if tables.insert((level, desc.number), desc).is_some() {
-            return Err(Error::corruption(format!("an edit adds a table to L{level} twice")));
+        if !seen.insert(name) {
+            return Err(Error::invalid(format!("keyspace {name:?} is named twice")));
         }
+        own.validate().map_err(|error| Error::invalid(format!("keyspace {name:?}: {}", error.message())))?;
     }
-    *floor = edit.floor.unwrap_or(*floor);
     Ok(())
 }
 
@@ -244,16 +255,14 @@ fn build(
     env: Arc<dyn Env>,
     dir: &Path,
     options: Options,
-    found: Found,
+    keyspaces: &[(&str, KeyspaceOptions)],
+    mut found: Found,
     lock: Box<dyn dialsm_io::fs::FileLock>,
 ) -> Result<Arc<Engine>> {
     let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
     let graveyard = Arc::new(Graveyard::default());
-    let version = Arc::new(found.version);
-    let active = Buffer::new(&options.comparator);
-    let merging = Merging::new(options.merge_operator.clone(), found.merge_operator)?;
-    let order = options.comparator.clone();
-    let tree = Tree::new(env.as_ref(), TreeId::default(), order, merging, version, active, found.floor);
+    let write_budget = Arc::new(WriteBudget::new(options.write_buffers_total()));
+    let trees = make_trees(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget)?;
     let log = Log::new(
         env.as_ref(),
         dir.to_path_buf(),
@@ -265,11 +274,12 @@ fn build(
     );
     Ok(Arc::new(Engine {
         db_id: found.db_id,
-        strategy: strategy_of(&options),
-        tree: Arc::new(tree),
+        tree: trees[0].clone(),
+        versions: VersionSet::reopened(env.as_ref(), found.manifest, trees.clone()),
+        keyspaces: Keyspaces::new(env.as_ref(), trees, found.next_keyspace),
+        write_budget,
         commit: Commit::new(LogWriter::default(), found.last_seqno),
         log,
-        versions: VersionSet::reopened(env.as_ref(), found.manifest),
         scheduler: Scheduler::new(env.as_ref()),
         snapshots: Arc::new(SnapshotList::default()),
         tables: TableCache::new(options.open_tables_max, options.table_cache_bytes, env.event()),
@@ -291,25 +301,13 @@ fn build(
     }))
 }
 
-/// The compaction strategy that the options describe.
-fn strategy_of(options: &Options) -> Strategy {
-    Strategy {
-        l0_files: options.level0_compaction_trigger,
-        level_bytes_base: options.level_base_bytes,
-        level_ratio: options.level_multiplier as u64,
-        table_bytes: options.table_bytes,
-        compaction_bytes_max: 25 * options.table_bytes,
-        ..Strategy::leveled()
-    }
-}
-
 /// Removes what an earlier opening left and nothing names: unfinished outputs, old manifests, log
 /// segments that are not needed or were dropped as torn. Only files with names of ours.
 fn remove_orphans(engine: &Engine) -> Result<()> {
     let fs = engine.env.fs();
-    let view = engine.tree.view();
-    let live: std::collections::BTreeSet<FileNumber> =
-        view.version.all_tables().map(|(_, table)| table.number()).collect();
+    let views: Vec<_> = engine.keyspaces.alive().iter().map(|tree| tree.view()).collect();
+    let live: BTreeSet<FileNumber> =
+        views.iter().flat_map(|view| view.version.all_tables()).map(|(_, table)| table.number()).collect();
     let segments = engine.log.numbers();
     let manifest = engine.versions.manifest_number();
     let mut removed = false;
@@ -341,7 +339,7 @@ pub(crate) fn stop(engine: &Engine) -> bool {
     // Pairs with the fence in `Engine::enter`.
     fence(Ordering::SeqCst);
     if first {
-        engine.tree.stall.wake_all();
+        engine.wake_writers();
         engine.schedule();
         ended.notify();
         engine.scheduler.stop();

@@ -1,11 +1,16 @@
 //! What a database says about itself: single properties by name, and all of it as text or JSON.
+//!
+//! A property is asked of some trees: of one keyspace, or of all, whose numbers are then added up (the
+//! floor is the least of them). What belongs to the database is the same for whoever is asked.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::compaction::debt::pending_compaction_bytes;
 use crate::engine::Engine;
 use crate::metrics::StallCause;
+use crate::tree::{Tree, TreeView};
 use crate::version::LEVELS;
 use crate::write::stall::{Admission, StallReport};
 
@@ -35,81 +40,136 @@ pub(crate) const NAMES: &[&str] = &[
     "dialsm.background-error",
     "dialsm.durable-floor",
     "dialsm.obsolete-tables",
+    "dialsm.num-keyspaces",
+    "dialsm.all-memtables-bytes",
 ];
 
-pub(crate) fn get(engine: &Arc<Engine>, name: &str) -> Option<String> {
-    let view = engine.tree.view();
-    let version = &view.version;
+/// The trees that are asked, with the views they have now.
+struct Asked<'a> {
+    trees: &'a [Arc<Tree>],
+    views: Vec<Arc<TreeView>>,
+}
+
+impl Asked<'_> {
+    fn of(trees: &[Arc<Tree>]) -> Asked<'_> {
+        Asked { trees, views: trees.iter().map(|tree| tree.view()).collect() }
+    }
+
+    fn sum(&self, of: impl Fn(&TreeView) -> u64) -> u64 {
+        self.views.iter().map(|view| of(view)).sum()
+    }
+
+    fn tables(&self, level: usize) -> u64 {
+        self.sum(|view| view.version.table_count(level) as u64)
+    }
+
+    fn bytes(&self, level: usize) -> u64 {
+        self.sum(|view| view.version.level_bytes(level))
+    }
+
+    fn pending_bytes(&self) -> u64 {
+        let pairs = self.trees.iter().zip(&self.views);
+        pairs.map(|(tree, view)| pending_compaction_bytes(&view.version, &tree.strategy)).sum()
+    }
+
+    fn any_door(&self, is: impl Fn(Admission) -> bool) -> u64 {
+        u64::from(self.trees.iter().any(|tree| is(tree.stall.admission())))
+    }
+
+    /// Entries less twice the tombstones, as RocksDB estimates it.
+    fn estimate_keys(&self) -> u64 {
+        self.sum(|view| {
+            let (mut entries, mut deletes) = (0, 0);
+            for buffer in std::iter::once(&view.active).chain(&view.sealed) {
+                entries += buffer.table.entries() as u64;
+                deletes += buffer.table.deletes() as u64;
+            }
+            for (_, table) in view.version.all_tables() {
+                entries += table.meta().entries;
+                deletes += table.meta().deletes;
+            }
+            entries.saturating_sub(2 * deletes)
+        })
+    }
+}
+
+/// A property of `trees`, or of the database.
+pub(crate) fn get(engine: &Arc<Engine>, trees: &[Arc<Tree>], name: &str) -> Option<String> {
+    let asked = Asked::of(trees);
     if let Some(level) = name.strip_prefix("dialsm.num-files-at-level") {
         let level: usize = level.parse().ok().filter(|level| *level < LEVELS)?;
-        return Some(version.table_count(level).to_string());
+        return Some(asked.tables(level).to_string());
     }
     if let Some(level) = name.strip_prefix("dialsm.bytes-at-level") {
         let level: usize = level.parse().ok().filter(|level| *level < LEVELS)?;
-        return Some(version.level_bytes(level).to_string());
+        return Some(asked.bytes(level).to_string());
     }
-    let admission = engine.tree.stall.admission();
     let value: u64 = match name {
-        "dialsm.stats" => return Some(stats_text(engine)),
-        "dialsm.stats-json" => return Some(stats_json(engine)),
-        "dialsm.options" => return Some(engine.options.to_text()),
+        "dialsm.stats" => return Some(stats_text(engine, trees)),
+        "dialsm.stats-json" => return Some(stats_json(engine, trees)),
+        "dialsm.options" => {
+            return Some(match trees {
+                [tree] if tree.id.keyspace != 0 => tree.options.to_text(),
+                _ => engine.options.to_text(),
+            });
+        }
         "dialsm.background-error" => {
             return Some(engine.error.check().err().map_or_else(String::new, |error| error.to_string()));
         }
-        "dialsm.num-immutable-memtables" => view.sealed.len() as u64,
-        "dialsm.active-memtable-bytes" => view.active.table.bytes_used() as u64,
-        "dialsm.num-entries-active-memtable" => view.active.table.entries() as u64,
-        "dialsm.live-table-bytes" => version.all_tables().map(|(_, table)| table.file_bytes()).sum(),
-        "dialsm.estimate-num-keys" => estimate_keys(engine),
-        "dialsm.pending-compaction-bytes" => engine.pending_compaction_bytes(version),
+        "dialsm.num-immutable-memtables" => asked.sum(|view| view.sealed.len() as u64),
+        "dialsm.active-memtable-bytes" => asked.sum(|view| view.active.table.bytes_used() as u64),
+        "dialsm.num-entries-active-memtable" => asked.sum(|view| view.active.table.entries() as u64),
+        "dialsm.live-table-bytes" => (0..LEVELS).map(|level| asked.bytes(level)).sum(),
+        "dialsm.estimate-num-keys" => asked.estimate_keys(),
+        "dialsm.pending-compaction-bytes" => asked.pending_bytes(),
         "dialsm.running-flushes" => engine.scheduler.running().0 as u64,
-        "dialsm.running-compactions" => engine.tree.lock().compactions_running as u64,
-        "dialsm.is-write-stopped" => u64::from(matches!(admission, Admission::Stopped(_))),
-        "dialsm.is-write-delayed" => u64::from(matches!(admission, Admission::Delayed(..))),
+        "dialsm.running-compactions" => trees.iter().map(|tree| tree.lock().compactions_running as u64).sum(),
+        "dialsm.is-write-stopped" => {
+            asked.any_door(|door| matches!(door, Admission::Stopped(_)))
+                | u64::from(engine.write_budget.is_full())
+        }
+        "dialsm.is-write-delayed" => asked.any_door(|door| matches!(door, Admission::Delayed(..))),
+        "dialsm.durable-floor" => {
+            trees.iter().map(|tree| tree.lock().durable_floor).min().unwrap_or_default()
+        }
+        _ => return of_database(engine, name).map(|value| value.to_string()),
+    };
+    Some(value.to_string())
+}
+
+/// What no keyspace has for itself.
+fn of_database(engine: &Engine, name: &str) -> Option<u64> {
+    Some(match name {
         "dialsm.num-snapshots" => engine.snapshots.summary().0 as u64,
         "dialsm.oldest-snapshot" => engine.snapshots.summary().1.unwrap_or(0),
         "dialsm.log-bytes" => engine.log.size().0,
         "dialsm.log-segments" => engine.log.size().1 as u64,
         "dialsm.block-cache-usage" => engine.blocks.usage(),
         "dialsm.table-cache-usage" => engine.tables.usage(),
-        "dialsm.durable-floor" => engine.tree.lock().durable_floor,
         "dialsm.obsolete-tables" => engine.graveyard.len() as u64,
+        "dialsm.num-keyspaces" => engine.keyspaces.alive().len() as u64,
+        "dialsm.all-memtables-bytes" => engine.write_budget.bytes(),
         _ => return None,
-    };
-    Some(value.to_string())
+    })
 }
 
-/// Entries less twice the tombstones, as RocksDB estimates it.
-fn estimate_keys(engine: &Engine) -> u64 {
-    let view = engine.tree.view();
-    let (mut entries, mut deletes) = (0, 0);
-    for buffer in std::iter::once(&view.active).chain(&view.sealed) {
-        entries += buffer.table.entries() as u64;
-        deletes += buffer.table.deletes() as u64;
-    }
-    for (_, table) in view.version.all_tables() {
-        entries += table.meta().entries;
-        deletes += table.meta().deletes;
-    }
-    entries.saturating_sub(2 * deletes)
+/// Stalls of these trees so far.
+pub(crate) fn stalls(engine: &Engine, trees: &[Arc<Tree>]) -> StallReport {
+    let now = engine.env.now();
+    trees.iter().fold(StallReport::default(), |sum, tree| sum.plus(&tree.stall.report(now)))
 }
 
-/// Stalls so far.
-pub(crate) fn stalls(engine: &Engine) -> StallReport {
-    engine.tree.stall.report(engine.env.now())
-}
-
-pub(crate) fn stats_text(engine: &Arc<Engine>) -> String {
+pub(crate) fn stats_text(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
     let mut out = String::new();
-    let view = engine.tree.view();
+    let asked = Asked::of(trees);
     let _ = writeln!(out, "level   tables          bytes");
     for level in 0..LEVELS {
-        let tables = view.version.table_count(level);
+        let tables = asked.tables(level);
         if tables > 0 {
-            let _ = writeln!(out, "L{level:<5} {tables:>8} {:>14}", view.version.level_bytes(level));
+            let _ = writeln!(out, "L{level:<5} {tables:>8} {:>14}", asked.bytes(level));
         }
     }
-    let report = stalls(engine);
+    let report = stalls(engine, trees);
     let _ = writeln!(out, "\nstalls       count      seconds  longest ms");
     let causes = StallCause::ALL.iter().map(|cause| (cause.as_str(), report.by_cause[*cause as usize]));
     for (name, times) in std::iter::once(("all", report.all)).chain(causes) {
@@ -126,12 +186,12 @@ pub(crate) fn stats_text(engine: &Arc<Engine>) -> String {
     out
 }
 
-pub(crate) fn stats_json(engine: &Arc<Engine>) -> String {
-    let view = engine.tree.view();
-    let report = stalls(engine);
+pub(crate) fn stats_json(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
+    let asked = Asked::of(trees);
+    let report = stalls(engine, trees);
     let levels: Vec<String> = (0..LEVELS)
         .map(|level| {
-            let (tables, bytes) = (view.version.table_count(level), view.version.level_bytes(level));
+            let (tables, bytes) = (asked.tables(level), asked.bytes(level));
             format!("{{\"tables\":{tables},\"bytes\":{bytes}}}")
         })
         .collect();
@@ -145,7 +205,7 @@ pub(crate) fn stats_json(engine: &Arc<Engine>) -> String {
     format!(
         "{{\"levels\":[{}],\"pending_compaction_bytes\":{},\"stall\":{{\"count\":{},\"seconds\":{},\"longest_ms\":{},\"by_cause\":{{{}}}}},\"visible\":{},\"metrics\":{}}}",
         levels.join(","),
-        engine.pending_compaction_bytes(&view.version),
+        asked.pending_bytes(),
         report.all.count,
         report.all.total_ns as f64 / 1e9,
         report.all.longest_ns as f64 / 1e6,

@@ -1,4 +1,8 @@
 //! A tree: one keyspace in one shard. Memtables and levels, and the views readers take of them.
+//!
+//! A tree whose keyspace is dropped is emptied: its last view has nothing in it, jobs that end
+//! find it dropped and throw their results away, and only readers with an older view go on. The
+//! mark is set before the view is emptied, so who finds no mark after loading a view has a full one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -7,12 +11,16 @@ use arc_swap::ArcSwap;
 use dialsm_io::Env;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::compaction::debt::pending_compaction_bytes;
+use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::key::Comparator;
 use crate::memtable::Memtable;
 use crate::merge_operator::Merging;
+use crate::options::KeyspaceOptions;
 use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
+use crate::write::budget::{Charge, WriteBudget};
 use crate::write::stall::{StallGate, StallInputs, admission};
 
 /// What the last memtable that may be opened takes before the flush of the oldest has begun, as a
@@ -28,15 +36,20 @@ pub(crate) struct Buffer {
     sealed_at: AtomicU64,
     /// Holds writes that are not in the log: a flush is their only durability.
     unlogged: AtomicBool,
+    /// All entries of its tree above this sequence, and none below, went into it or a later one.
+    opened_after: SeqNo,
+    pub(crate) charge: Charge,
 }
 
 impl Buffer {
-    pub(crate) fn new(comparator: &Comparator) -> Arc<Buffer> {
+    pub(crate) fn new(comparator: &Comparator, opened_after: SeqNo) -> Arc<Buffer> {
         Arc::new(Buffer {
             table: Arc::new(Memtable::new(comparator.clone())),
             writers: AtomicUsize::new(0),
             sealed_at: AtomicU64::new(0),
             unlogged: AtomicBool::new(false),
+            opened_after,
+            charge: Charge::default(),
         })
     }
 
@@ -81,16 +94,28 @@ pub(crate) struct TreeState {
     pub(crate) compactions_running: usize,
     /// The active memtable is full and no other may be opened.
     pub(crate) memtable_blocked: bool,
+    /// Compactions are held back: a caller wants the tree for itself.
+    pub(crate) compactions_paused: usize,
+    /// Its keyspace is gone, and its view empty.
+    pub(crate) dropped: bool,
 }
 
 /// One keyspace in one shard.
 pub(crate) struct Tree {
     pub(crate) id: TreeId,
+    /// The name of its keyspace.
+    pub(crate) name: Arc<str>,
     pub(crate) comparator: Comparator,
     pub(crate) merging: Merging,
+    /// Those of its keyspace.
+    pub(crate) options: KeyspaceOptions,
+    pub(crate) strategy: Strategy,
     view: ArcSwap<TreeView>,
     state: Mutex<TreeState>,
     pub(crate) stall: StallGate,
+    /// That of the database; tells the trees of two databases apart.
+    budget: Arc<WriteBudget>,
+    dropped: AtomicBool,
     /// Bytes that the active memtable may have now; see [`Tree::ration`].
     ration: AtomicU64,
 }
@@ -99,11 +124,12 @@ impl Tree {
     pub(crate) fn new(
         env: &dyn Env,
         id: TreeId,
-        comparator: Comparator,
+        name: Arc<str>,
+        options: KeyspaceOptions,
         merging: Merging,
         version: Arc<Version>,
-        active: Arc<Buffer>,
         durable_floor: SeqNo,
+        budget: Arc<WriteBudget>,
     ) -> Tree {
         let next_epoch = version.l0().first().map_or(1, |newest| newest.meta().epoch + 1);
         let state = TreeState {
@@ -113,16 +139,57 @@ impl Tree {
             flushing: false,
             compactions_running: 0,
             memtable_blocked: false,
+            compactions_paused: 0,
+            dropped: false,
         };
+        let active = Buffer::new(&options.comparator, durable_floor - 1);
         Tree {
             id,
-            comparator,
+            name,
+            comparator: options.comparator.clone(),
+            strategy: strategy_of(&options),
+            options,
             merging,
+            ration: AtomicU64::new(u64::MAX),
             view: ArcSwap::from_pointee(TreeView { active, sealed: Vec::new(), version }),
             state: Mutex::new(state),
             stall: StallGate::new(env.event()),
-            ration: AtomicU64::new(u64::MAX),
+            budget,
+            dropped: AtomicBool::new(false),
         }
+    }
+
+    /// Whether this is a tree of the database with that budget.
+    pub(crate) fn belongs_to(&self, budget: &Arc<WriteBudget>) -> bool {
+        Arc::ptr_eq(&self.budget, budget)
+    }
+
+    /// Whether its keyspace is gone. What a view loaded before holds is whole where this is false.
+    #[inline]
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Empties the tree for good and returns the version it had. Leader only: between two groups.
+    pub(crate) fn set_dropped(&self) -> Arc<Version> {
+        let mut state = self.lock();
+        state.dropped = true;
+        state.memtable_blocked = false;
+        self.dropped.store(true, Ordering::Release);
+        let last = self.view();
+        let empty = Arc::new(Version::empty(self.comparator.clone()));
+        self.publish(&mut state, |_| TreeView {
+            active: Buffer::new(&self.comparator, 0),
+            sealed: Vec::new(),
+            version: empty,
+        });
+        for buffer in std::iter::once(&last.active).chain(&last.sealed) {
+            self.budget.release(&buffer.charge);
+        }
+        // Those who wait at its door see that it is gone.
+        self.refresh_stall(state);
+        self.stall.wake_all();
+        last.version.clone()
     }
 
     /// The published view.
@@ -173,41 +240,59 @@ impl Tree {
     pub(crate) fn switch_if_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let view = self.view.load();
         let bytes = view.active.table.bytes_used() as u64;
-        let full = bytes >= engine.options.write_buffer_bytes;
-        if full || (engine.log.is_over_bound() && self.pins_log(engine, &view)) {
+        if bytes >= self.options.write_buffer_bytes {
             drop(view);
             self.switch_full(engine, last_seqno);
         } else if bytes >= self.ration.load(Ordering::Acquire) {
             drop(view);
-            self.block(engine, self.lock());
+            self.block(self.lock());
         }
     }
 
-    /// Whether the active memtable is what keeps the log long, and no flush on its way.
-    fn pins_log(&self, engine: &Engine, view: &TreeView) -> bool {
-        view.sealed.is_empty() && !view.active.table.is_empty() && !engine.versions.has_unsettled()
+    /// Switches the memtable, though it is not full, if another may be opened. Leader only.
+    pub(crate) fn switch_early(&self, engine: &Engine, last_seqno: SeqNo) {
+        if self.may_switch() {
+            self.switch(&mut self.lock(), last_seqno);
+            engine.schedule();
+        }
+    }
+
+    /// Whether there is something to switch and another memtable may be opened.
+    pub(crate) fn may_switch(&self) -> bool {
+        let view = self.view.load();
+        !view.active.table.is_empty() && view.sealed.len() + 1 < self.options.write_buffers_max
+    }
+
+    /// Whether the entry of this tree with that sequence is in the active memtable.
+    pub(crate) fn has_active(&self, seqno: SeqNo) -> bool {
+        self.view.load().active.opened_after < seqno
+    }
+
+    /// Bytes of the active memtable.
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.view.load().active.table.bytes_used()
     }
 
     #[cold]
     fn switch_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let mut state = self.lock();
-        if self.view.load().sealed.len() + 1 < engine.options.write_buffers_max {
+        if self.view.load().sealed.len() + 1 < self.options.write_buffers_max {
             self.switch(&mut state, last_seqno);
             drop(state);
-            self.ration(engine, 0.0);
+            self.ration(0.0);
             engine.schedule();
         } else {
-            self.block(engine, state);
+            self.block(state);
         }
     }
 
     /// Shuts the door. The group at hand goes into the full memtable: it was admitted. The next
     /// writers wait.
     #[cold]
-    fn block(&self, engine: &Engine, mut state: MutexGuard<'_, TreeState>) {
+    fn block(&self, mut state: MutexGuard<'_, TreeState>) {
         if !state.memtable_blocked {
             state.memtable_blocked = true;
-            self.refresh_stall(engine, state);
+            self.refresh_stall(state);
         }
     }
 
@@ -215,54 +300,71 @@ impl Tree {
     /// oldest gets on (`done`, from 0 to 1). So a writer that is faster than the flush waits many
     /// times for a little instead of once for all of it, and loses nothing: the memtable that follows can't
     /// be opened before the flush has ended, whatever the pace.
-    pub(crate) fn ration(&self, engine: &Engine, done: f64) {
+    pub(crate) fn ration(&self, done: f64) {
         let view = self.view.load();
-        let last = !view.sealed.is_empty() && view.sealed.len() + 1 >= engine.options.write_buffers_max;
+        let last = !view.sealed.is_empty() && view.sealed.len() + 1 >= self.options.write_buffers_max;
         let share = RATION_START + (1.0 - RATION_START) * done;
-        let bytes = if last { (engine.options.write_buffer_bytes as f64 * share) as u64 } else { u64::MAX };
+        let bytes = if last { (self.options.write_buffer_bytes as f64 * share) as u64 } else { u64::MAX };
         drop(view);
         self.ration.store(bytes, Ordering::Release);
         let state = self.lock();
         if state.memtable_blocked {
-            self.refresh_stall(engine, state);
+            self.refresh_stall(state);
         }
     }
 
     /// Whether the active memtable may take more.
-    fn has_room(&self, engine: &Engine, view: &TreeView) -> bool {
+    fn has_room(&self, view: &TreeView) -> bool {
         let bytes = view.active.table.bytes_used() as u64;
-        bytes < engine.options.write_buffer_bytes.min(self.ration.load(Ordering::Acquire))
-            || view.sealed.len() + 1 < engine.options.write_buffers_max
+        bytes < self.options.write_buffer_bytes.min(self.ration.load(Ordering::Acquire))
+            || view.sealed.len() + 1 < self.options.write_buffers_max
     }
 
     /// Seals the active memtable and opens a new one. Leader only: between two groups.
     pub(crate) fn switch(&self, state: &mut TreeState, last_seqno: SeqNo) {
         self.publish(state, |view| {
             view.active.sealed_at.store(last_seqno, Ordering::Release);
+            self.budget.seal(&view.active.charge);
             let mut sealed = Vec::with_capacity(view.sealed.len() + 1);
             sealed.push(view.active.clone());
             sealed.extend(view.sealed.iter().cloned());
-            TreeView { active: Buffer::new(&self.comparator), sealed, version: view.version.clone() }
+            TreeView {
+                active: Buffer::new(&self.comparator, last_seqno),
+                sealed,
+                version: view.version.clone(),
+            }
         });
     }
 
     /// Recomputes the state of the door from what is true now. Takes the lock's guard, because
     /// writers are woken only after it is released.
-    pub(crate) fn refresh_stall(&self, engine: &Engine, mut state: MutexGuard<'_, TreeState>) {
+    pub(crate) fn refresh_stall(&self, mut state: MutexGuard<'_, TreeState>) {
         let view = self.view.load();
-        if state.memtable_blocked && self.has_room(engine, &view) {
+        if state.memtable_blocked && self.has_room(&view) {
             state.memtable_blocked = false;
         }
         let inputs = StallInputs {
             memtable_blocked: state.memtable_blocked,
             l0_runs: view.version.l0().len(),
-            pending_bytes: engine.pending_compaction_bytes(&view.version),
+            pending_bytes: pending_compaction_bytes(&view.version, &self.strategy),
         };
-        let changed = self.stall.set(admission(&inputs, &engine.options));
+        let changed = self.stall.set(admission(&inputs, &self.options));
         drop(view);
         drop(state);
         if changed {
             self.stall.wake_all();
         }
+    }
+}
+
+/// The compaction strategy that the options describe.
+fn strategy_of(options: &KeyspaceOptions) -> Strategy {
+    Strategy {
+        l0_files: options.level0_compaction_trigger,
+        level_bytes_base: options.level_base_bytes,
+        level_ratio: options.level_multiplier as u64,
+        table_bytes: options.table_bytes,
+        compaction_bytes_max: 25 * options.table_bytes,
+        ..Strategy::leveled()
     }
 }

@@ -17,17 +17,20 @@ pub struct VerifyReport {
     pub bytes: u64,
 }
 
-/// Checks all tables of the live version; `progress` gets bytes done and bytes in all.
+/// Checks all tables of the live versions of all keyspaces; `progress` gets bytes done and bytes in all.
 pub(crate) fn verify(engine: &Arc<Engine>, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
     engine.check_open()?;
-    let view = engine.tree.view();
-    view.version.check_invariants()?;
-    let total = view.version.all_tables().map(|(_, table)| table.file_bytes()).sum();
+    let alive = engine.keyspaces.alive();
+    let views: Vec<_> = alive.iter().map(|tree| (tree, tree.view())).collect();
+    views.iter().try_for_each(|(_, view)| view.version.check_invariants())?;
+    let tables =
+        || views.iter().flat_map(|(tree, view)| view.version.all_tables().map(move |(_, t)| (*tree, t)));
+    let total = tables().map(|(_, table)| table.file_bytes()).sum();
     let mut report = VerifyReport::default();
-    for (_, table) in view.version.all_tables() {
+    for (tree, table) in tables() {
         let meta = table.meta();
         let path = FileName::Table(meta.number).path(&engine.dir);
-        let checked = engine.open_table(table)?.verify_all()?;
+        let checked = engine.open_table(tree, table)?.verify_all()?;
         if (checked.file_bytes, checked.checksum) != (meta.file_bytes, meta.checksum) {
             let text = format!(
                 "the file has {} bytes and checksum {:08x}, the manifest says {} and {:08x}",

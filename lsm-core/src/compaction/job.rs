@@ -55,15 +55,20 @@ pub(crate) fn run(
     } else {
         merge_all(engine, tree, plan, cancel).map(Some)
     };
-    let installed = result.and_then(|outputs| {
-        let ticket = install(engine, tree, plan, outputs.as_ref())?;
-        Ok((outputs.unwrap_or_default(), ticket))
+    let installed = result.and_then(|outputs| match install(engine, tree, plan, outputs.as_ref()) {
+        Ok(ticket) => Ok((outputs.unwrap_or_default(), ticket)),
+        Err(error) => {
+            if tree.is_dropped() {
+                outputs.unwrap_or_default().discard(engine);
+            }
+            Err(error)
+        }
     });
     {
         let mut state = tree.lock();
         plan.release();
         state.compactions_running -= 1;
-        tree.refresh_stall(engine, state);
+        tree.refresh_stall(state);
     }
     let (outputs, ticket) = installed?;
     // The outputs are live: others may already compact them further.
@@ -148,7 +153,7 @@ impl SubJobs {
         let (plan, c) = (&self.plan, &self.tree.comparator);
         let mut all = Vec::new();
         for (_, table) in plan.files().filter(|(_, table)| table.meta().range_deletes > 0) {
-            let reader = engine.open_table(table)?;
+            let reader = engine.open_table(&self.tree, table)?;
             let tombstones = reader.range_dels().into_iter().flat_map(|set| set.iter());
             all.extend(tombstones.filter_map(|t| clip(c, t, range.start.as_deref(), range.end.as_deref())));
         }
@@ -164,7 +169,8 @@ impl SubJobs {
 
     fn check_cancelled(&self, engine: &Engine) -> Result<()> {
         let asked = self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-        if asked || engine.closing.load(Ordering::Relaxed) { Err(cancelled()) } else { Ok(()) }
+        let is_over = engine.closing.load(Ordering::Relaxed) || self.tree.is_dropped();
+        if asked || is_over { Err(cancelled()) } else { Ok(()) }
     }
 }
 
@@ -220,19 +226,24 @@ fn collect(engine: &Engine, results: Vec<Option<Result<Written>>>) -> Result<Wri
     Err(error)
 }
 
-fn open_inputs(engine: &Arc<Engine>, tree: &Tree, plan: &Plan) -> Result<MergingIter<Box<dyn InternalIter>>> {
+fn open_inputs(
+    engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
+    plan: &Plan,
+) -> Result<MergingIter<Box<dyn InternalIter>>> {
     let spec = IterSpec::whole_table();
     let mut children: Vec<Box<dyn InternalIter>> = Vec::new();
     for input in &plan.inputs {
         if input.level == 0 {
             for table in &input.files {
-                children.push(Box::new(engine.open_table(table)?.iter(spec)));
+                children.push(Box::new(engine.open_table(tree, table)?.iter(spec)));
             }
         } else {
             let level = Arc::new(Level::new(input.files.clone()));
-            let tables = engine.clone();
-            let open = move |table: &Arc<TableFile>| Ok(tables.open_table(table)?.iter(spec));
-            children.push(Box::new(LevelIter::new(tree.comparator.clone(), level, None, None, open)));
+            let order = tree.comparator.clone();
+            let (tables, tree) = (engine.clone(), tree.clone());
+            let open = move |table: &Arc<TableFile>| Ok(tables.open_table(&tree, table)?.iter(spec));
+            children.push(Box::new(LevelIter::new(order, level, None, None, open)));
         }
     }
     Ok(MergingIter::new(tree.comparator.clone(), children))
@@ -253,6 +264,9 @@ fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<&Writ
         tables.into_iter().map(|table| (plan.output_level, table)).collect();
     edit.added = added.iter().map(|(level, table)| (*level, table.meta().describe())).collect();
     let mut state = tree.lock();
+    if state.dropped {
+        return Err(cancelled());
+    }
     let version = Arc::new(tree.view().version.apply(&edit.removed, &added).map_err(internal)?);
     tree.publish(&mut state, |view| TreeView {
         active: view.active.clone(),

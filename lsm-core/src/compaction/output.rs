@@ -111,7 +111,7 @@ impl<'a> Outputs<'a> {
             current: None,
             last_user_key: Vec::new(),
             finished: Written::default(),
-            target_bytes: if level == 0 { u64::MAX } else { engine.options.table_bytes },
+            target_bytes: if level == 0 { u64::MAX } else { tree.options.table_bytes },
         }
     }
 
@@ -215,7 +215,7 @@ impl<'a> Outputs<'a> {
         let next = bytes + bytes.saturating_sub(self.aligned_bytes);
         self.aligned_bytes = bytes;
         next > self.target_bytes && bytes >= self.target_bytes / 2
-            || self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.engine.options.table_bytes
+            || self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.tree.options.table_bytes
     }
 
     /// Leaves the grandparents behind that end before `user`; true if there was one.
@@ -244,7 +244,7 @@ impl<'a> Outputs<'a> {
         let path = FileName::Table(number).path(&self.engine.dir);
         let file = self.engine.env.fs().create(&path)?;
         let header = FileHeader { kind: FileKind::Table, db_id: self.engine.db_id, number };
-        let options = table_options(self.engine, self.level);
+        let options = table_options(self.tree, self.level);
         let begun = TableWriter::new(file.clone(), header, self.tree.comparator.clone(), options);
         let named = begun.and_then(|mut writer| {
             if let Some(name) = &self.tree.merging.name {
@@ -295,8 +295,8 @@ impl Drop for Outputs<'_> {
 }
 
 /// How tables of `level` are written.
-fn table_options(engine: &Engine, level: usize) -> TableOptions {
-    let options = &engine.options;
+fn table_options(tree: &Tree, level: usize) -> TableOptions {
+    let options = &tree.options;
     let bottom = level + 1 >= crate::version::LEVELS;
     let compression = if bottom { options.compression_bottom } else { options.compression };
     TableOptions {

@@ -1,9 +1,11 @@
 //! The one table of engine options, and the struct made from it.
 //!
-//! A row is `name: type [unit] = default, in least..=greatest, Open | Live;` under its
-//! documentation. From it come the field of [`Options`], its default, its range check, its text
-//! form and its entry in [`super::describe`] (from which the documents and the C setters are made).
-//! `Live` options may be changed on an open database; the others count when it is opened.
+//! A row is `name: type [unit] = default, in least..=greatest, Open | Live, Database | Keyspace;`
+//! under its documentation. From it come the field of [`Options`], its default, its range check, its
+//! text form and its entry in [`super::describe`] (from which the documents and the C setters are
+//! made). `Live` options may be changed on an open database; the others count when it is opened.
+//! `Keyspace` options are fields of [`KeyspaceOptions`] too: each keyspace has its own.
+//! The objects, which have no text form, stand in `objects!`: all of them belong to a keyspace.
 //!
 //! INVARIANT: every default lies in its range, and its text form reads back as the same value;
 //! upheld here, checked by `defaults_are_valid_and_round_trip`.
@@ -11,7 +13,7 @@
 use std::sync::Arc;
 
 use super::value::{Range, Value};
-use super::{Compression, OptionInfo, OptionUnit, RecoveryMode, Row};
+use super::{Compression, OptionInfo, OptionScope, OptionUnit, RecoveryMode, Row};
 use crate::key::Comparator;
 use crate::merge_operator::MergeOperator;
 
@@ -23,33 +25,102 @@ const TIB: u64 = 1 << 40;
 /// The range of options whose type allows only legal values.
 const ANY: Range = 0..=u64::MAX;
 
+/// Options without a text form, each with its default: what a keyspace's user plugs in. One list,
+/// from which `$then` makes the end of a struct.
+macro_rules! objects {
+    ($then:ident! { $($rest:tt)* }) => {
+        $then! {
+            $($rest)*
+            objects {
+                /// The order of user keys. Its name is stored in the database and checked at open.
+                comparator: Comparator = Comparator::default();
+                /// Folds the operands that [`Db::merge`](crate::Db::merge) writes. Its name is stored in
+                /// the database and checked at open. Without one, operands can be neither written nor
+                /// read; those that are there stay.
+                merge_operator: Option<Arc<dyn MergeOperator>> = None;
+            }
+        }
+    };
+}
+
 macro_rules! options {
     ($(
         $(#[doc = $doc:literal])+
-        $name:ident: $type:ty [$unit:ident] = $default:expr, in $range:expr, $when:ident;
+        $name:ident: $type:ty [$unit:ident] = $default:expr, in $range:expr, $when:ident, $scope:ident;
     )+) => {
+        objects! { database_options! {
+            $( $(#[doc = $doc])+ $name: $type [$unit] = $default, in $range, $when, $scope; )+
+        } }
+        keyspace_rows! { [] $( [$scope $(#[doc = $doc])+ $name: $type;] )+ }
+    };
+}
+
+/// Keeps the rows of keyspaces and makes their struct.
+macro_rules! keyspace_rows {
+    ([$($kept:tt)*]) => {
+        objects! { keyspace_options! { $($kept)* } }
+    };
+    ([$($kept:tt)*] [Keyspace $($row:tt)*] $($rest:tt)*) => {
+        keyspace_rows! { [$($kept)* $($row)*] $($rest)* }
+    };
+    ([$($kept:tt)*] [Database $($row:tt)*] $($rest:tt)*) => {
+        keyspace_rows! { [$($kept)*] $($rest)* }
+    };
+}
+
+macro_rules! keyspace_options {
+    (
+        $( $(#[doc = $doc:literal])+ $name:ident: $type:ty; )+
+        objects { $( $(#[doc = $object_doc:literal])+ $object:ident: $object_type:ty = $object_default:expr; )* }
+    ) => {
+        /// The options of one keyspace: those of [`Options`] that each keyspace has for itself, under
+        /// the same names and with the same defaults. [`Options`] describes the database and its
+        /// default keyspace.
+        #[derive(Clone, Debug)]
+        pub struct KeyspaceOptions {
+            $( $(#[doc = $doc])+ pub $name: $type, )+
+            $( $(#[doc = $object_doc])+ pub $object: $object_type, )*
+        }
+
+        impl Options {
+            /// The options of the default keyspace.
+            pub fn keyspace(&self) -> KeyspaceOptions {
+                KeyspaceOptions {
+                    $( $name: self.$name, )+
+                    $( $object: self.$object.clone(), )*
+                }
+            }
+
+            /// Replaces the options of the default keyspace.
+            pub fn set_keyspace(&mut self, options: &KeyspaceOptions) {
+                $( self.$name = options.$name; )+
+                $( self.$object = options.$object.clone(); )*
+            }
+        }
+    };
+}
+
+macro_rules! database_options {
+    (
+        $(
+            $(#[doc = $doc:literal])+
+            $name:ident: $type:ty [$unit:ident] = $default:expr, in $range:expr, $when:ident, $scope:ident;
+        )+
+        objects { $( $(#[doc = $object_doc:literal])+ $object:ident: $object_type:ty = $object_default:expr; )* }
+    ) => {
         /// The options of a database. Plain fields: start from [`Options::default`] or
         /// [`Options::for_machine`] and change what should differ; [`Options::validate`] finds
         /// what does not fit. The objects at the end have no text form.
         #[derive(Clone, Debug)]
         pub struct Options {
             $( $(#[doc = $doc])+ pub $name: $type, )+
-            /// The order of user keys. Its name is stored in the database and checked at open.
-            pub comparator: Comparator,
-            /// Folds the operands that [`Db::merge`](crate::Db::merge) writes. Its name is stored in
-            /// the database and checked at open. Without one, operands can be neither written nor
-            /// read; those that are there stay.
-            pub merge_operator: Option<Arc<dyn MergeOperator>>,
+            $( $(#[doc = $object_doc])+ pub $object: $object_type, )*
         }
 
         impl Default for Options {
             /// Settings for a small machine: two cores, a block cache of 32 MiB.
             fn default() -> Options {
-                Options {
-                    $( $name: $default, )+
-                    comparator: Comparator::default(),
-                    merge_operator: None,
-                }
+                Options { $( $name: $default, )+ $( $object: $object_default, )* }
             }
         }
 
@@ -65,6 +136,7 @@ macro_rules! options {
                     min: *Range::start(&$range),
                     max: *Range::end(&$range),
                     live: matches!(When::$when, When::Live),
+                    scope: OptionScope::$scope,
                     doc: concat!($($doc, "\n"),+),
                 },
                 get: |options| options.$name.to_text(OptionUnit::$unit),
@@ -88,110 +160,116 @@ enum When {
 options! {
     /// Create the database when the directory holds none. Off, opening one that is missing fails
     /// with `NotFound`.
-    create_if_missing: bool [None] = true, in ANY, Open;
+    create_if_missing: bool [None] = true, in ANY, Open, Database;
 
     /// Fail with `AlreadyExists` when the directory holds a database already.
-    error_if_exists: bool [None] = false, in ANY, Open;
+    error_if_exists: bool [None] = false, in ANY, Open, Database;
 
     /// What recovery does with damage in the commit log: `tolerate_corrupted_tail` drops a torn
     /// tail and refuses other damage, `absolute_consistency` refuses any, `point_in_time` stops
     /// at the first damage that nothing later vouches for, `skip_any_corrupted` skips damaged
     /// records and goes on (salvage only: atomicity and order are given up).
-    recovery_mode: RecoveryMode [None] = RecoveryMode::PointInTime, in ANY, Open;
+    recovery_mode: RecoveryMode [None] = RecoveryMode::PointInTime, in ANY, Open, Database;
 
     /// Size at which a memtable is switched and flushed. Larger means fewer, larger flushes and
     /// less write amplification; smaller means less memory and a shorter recovery. Pulls on
     /// `log_total_bytes_max`.
-    write_buffer_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=64 * GIB, Live;
+    write_buffer_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=64 * GIB, Live, Keyspace;
+
+    /// Memory of all memtables of all keyspaces that are not flushed yet. Passed, the largest one is
+    /// flushed, whatever its keyspace's `write_buffer_bytes`; passed by a quarter, writes wait. 0 =
+    /// enough for the default keyspace and for a memtable on each of `background_jobs_max`
+    /// processors.
+    write_buffers_total_bytes: u64 [Bytes] = 0, in 0..=TIB, Live, Database;
 
     /// Memtables of a tree, the active one included, before writes wait for a flush. At least 2,
     /// or each switch would wait for the flush it starts.
-    write_buffers_max: usize [Count] = 2, in 2..=64, Live;
+    write_buffers_max: usize [Count] = 2, in 2..=64, Live, Keyspace;
 
     /// Operations of one commit group, in bytes of their log record. Larger groups share more
     /// syncs; smaller ones keep the first writer of a group from waiting for the last.
-    max_write_group_bytes: u64 [Bytes] = MIB, in 4 * KIB..=GIB, Live;
+    max_write_group_bytes: u64 [Bytes] = MIB, in 4 * KIB..=GIB, Live, Database;
 
     /// Background jobs (flushes and compactions) that run at once. `for_machine` sets the number
     /// of cores, at least 2: one for flushes while a compaction runs.
-    background_jobs_max: usize [Count] = 2, in 2..=256, Live;
+    background_jobs_max: usize [Count] = 2, in 2..=256, Live, Database;
 
     /// Key ranges that one compaction may be cut into, each run by a job of its own.
     /// `for_machine` sets it to `background_jobs_max`; more would only queue.
-    subcompactions_max: usize [Count] = 2, in 1..=256, Live;
+    subcompactions_max: usize [Count] = 2, in 1..=256, Live, Database;
 
     /// Whether compactions start by themselves. Off, the stops that only a compaction could end
     /// (level 0 and pending bytes) are off as well.
-    automatic_compaction: bool [None] = true, in ANY, Live;
+    automatic_compaction: bool [None] = true, in ANY, Live, Keyspace;
 
     /// Tables in level 0 at which its compaction starts. Each one costs every miss a look.
-    level0_compaction_trigger: usize [Count] = 4, in 1..=1_000, Live;
+    level0_compaction_trigger: usize [Count] = 4, in 1..=1_000, Live, Keyspace;
 
     /// Tables in level 0 from which writes are slowed down. Not below
     /// `level0_compaction_trigger`.
-    level0_slowdown_trigger: usize [Count] = 20, in 1..=100_000, Live;
+    level0_slowdown_trigger: usize [Count] = 20, in 1..=100_000, Live, Keyspace;
 
     /// Tables in level 0 at which writes stop. Not below `level0_slowdown_trigger`.
-    level0_stop_trigger: usize [Count] = 36, in 1..=100_000, Live;
+    level0_stop_trigger: usize [Count] = 36, in 1..=100_000, Live, Keyspace;
 
     /// Estimated bytes that compactions still have to rewrite, from which writes are slowed
     /// down. Not above `pending_compaction_hard_bytes`.
-    pending_compaction_soft_bytes: u64 [Bytes] = 64 * GIB, in MIB..=1024 * TIB, Live;
+    pending_compaction_soft_bytes: u64 [Bytes] = 64 * GIB, in MIB..=1024 * TIB, Live, Keyspace;
 
     /// Estimated bytes that compactions still have to rewrite, at which writes stop.
-    pending_compaction_hard_bytes: u64 [Bytes] = 256 * GIB, in MIB..=1024 * TIB, Live;
+    pending_compaction_hard_bytes: u64 [Bytes] = 256 * GIB, in MIB..=1024 * TIB, Live, Keyspace;
 
     /// Rate that a slow-down starts from; it then follows the state of the tree.
-    delayed_write_bytes_per_s: u64 [BytesPerSecond] = 16 * MIB, in 64 * KIB..=64 * GIB, Live;
+    delayed_write_bytes_per_s: u64 [BytesPerSecond] = 16 * MIB, in 64 * KIB..=64 * GIB, Live, Keyspace;
 
     /// Size of the first level below level 0, when the database is large enough to fill it.
-    level_base_bytes: u64 [Bytes] = 256 * MIB, in 64 * KIB..=64 * TIB, Live;
+    level_base_bytes: u64 [Bytes] = 256 * MIB, in 64 * KIB..=64 * TIB, Live, Keyspace;
 
     /// How much larger each level is than the one above. Larger means fewer levels and more
     /// write amplification per level.
-    level_multiplier: f64 [Number] = 10.0, in 2..=100, Live;
+    level_multiplier: f64 [Number] = 10.0, in 2..=100, Live, Keyspace;
 
     /// Size at which a compaction ends one output table and starts the next.
-    table_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=8 * GIB, Live;
+    table_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=8 * GIB, Live, Keyspace;
 
     /// Size at which a data block ends, before compression. Smaller blocks make point reads
     /// cheaper and the index larger. A single larger entry has a block of its own.
-    block_bytes: u64 [Bytes] = 4 * KIB, in 64..=16 * MIB, Live;
+    block_bytes: u64 [Bytes] = 4 * KIB, in 64..=16 * MIB, Live, Keyspace;
 
     /// Entries from one restart point of a block to the next. More compress keys better; fewer
     /// make a search inside the block cheaper.
-    block_restart_interval: usize [Count] = 16, in 1..=1_024, Live;
+    block_restart_interval: usize [Count] = 16, in 1..=1_024, Live, Keyspace;
 
     /// Bits of filter for each key; 10 let about one miss in a hundred through. 0 = no filter.
-    filter_bits_per_key: f64 [BitsPerKey] = 10.0, in 0..=64, Live;
+    filter_bits_per_key: f64 [BitsPerKey] = 10.0, in 0..=64, Live, Keyspace;
 
     /// Codec of the tables above the last level: `none`, `lz4` or `zstd` (the latter in builds
     /// that have it). A block that does not get smaller is stored as it is.
-    compression: Compression [None] = Compression::Lz4, in ANY, Live;
+    compression: Compression [None] = Compression::Lz4, in ANY, Live, Keyspace;
 
     /// Codec of the tables in the last level, where most of the data lies and is rewritten least.
-    compression_bottom: Compression [None] = Compression::Lz4, in ANY, Live;
+    compression_bottom: Compression [None] = Compression::Lz4, in ANY, Live, Keyspace;
 
     /// Memory for decoded data blocks; 0 = none. `for_machine` sets an eighth of the memory, at
     /// least 32M.
-    block_cache_bytes: u64 [Bytes] = 32 * MIB, in 0..=16 * TIB, Live;
+    block_cache_bytes: u64 [Bytes] = 32 * MIB, in 0..=16 * TIB, Live, Database;
 
     /// Tables kept open, one file descriptor each. The default leaves room under the common
     /// limit of 1024 descriptors for each process.
-    open_tables_max: usize [Count] = 512, in 16..=10_000_000, Live;
+    open_tables_max: usize [Count] = 512, in 16..=10_000_000, Live, Database;
 
     /// Memory for indexes and filters of open tables. `for_machine` sets a sixteenth of the
     /// memory, at least 64M.
-    table_cache_bytes: u64 [Bytes] = 64 * MIB, in MIB..=16 * TIB, Live;
+    table_cache_bytes: u64 [Bytes] = 64 * MIB, in MIB..=16 * TIB, Live, Database;
 
     /// Size at which the commit log starts its next segment, allocated in advance.
-    log_segment_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=4 * GIB, Live;
+    log_segment_bytes: u64 [Bytes] = 64 * MIB, in 64 * KIB..=4 * GIB, Live, Database;
 
     /// Old segments kept to be overwritten: appending to allocated space is cheaper than growing
     /// a file. 0 = none.
-    log_recycle_max: usize [Count] = 2, in 0..=1_024, Live;
+    log_recycle_max: usize [Count] = 2, in 0..=1_024, Live, Database;
 
     /// Bytes of log at which the tree with the oldest memtable is flushed, so that a tree that
     /// is seldom written does not hold the whole log. Not below `log_segment_bytes`.
-    log_total_bytes_max: u64 [Bytes] = 512 * MIB, in MIB..=16 * TIB, Live;
+    log_total_bytes_max: u64 [Bytes] = 512 * MIB, in MIB..=16 * TIB, Live, Database;
 }

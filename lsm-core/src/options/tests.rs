@@ -172,7 +172,8 @@ fn document() -> String {
          Made from the table in `lsm-core/src/options/table.rs`; do not edit. After a change of the table run\n\
          `UPDATE=1 cargo test -p dialsm-core options_document`.\n\n\
          Text form: one `name = value` a line, `#` starts a comment. Byte sizes take K, M, G and T (powers of\n\
-         1024). *live* options may be changed on an open database; the others count when it is opened.\n",
+         1024). *live* options may be changed on an open database; the others count when it is opened. Options *of each\n\
+         keyspace* stand in the database's options for the default keyspace, and for those without their own.\n",
     );
     for info in describe() {
         let unit = match info.unit.as_str() {
@@ -186,10 +187,14 @@ fn document() -> String {
             OptionType::Integer | OptionType::Number => format!("{} to {}", text(info.min), text(info.max)),
         };
         let when = if info.live { "live" } else { "at open" };
+        let whose = match info.scope {
+            OptionScope::Database => "of the database",
+            OptionScope::Keyspace => "of each keyspace",
+        };
         let doc: Vec<&str> = info.doc.lines().map(str::trim).collect();
         write!(
             out,
-            "\n## {}\n\nDefault {}{unit}; {values}; {when}.\n\n{}\n",
+            "\n## {}\n\nDefault {}{unit}; {values}; {when}; {whose}.\n\n{}\n",
             info.name,
             info.default,
             doc.join("\n")
@@ -207,4 +212,35 @@ fn options_document_is_current() {
     }
     let found = std::fs::read_to_string(path).expect("docs/OPTIONS.md is there");
     assert!(found == document(), "docs/OPTIONS.md is old: run the test with UPDATE=1");
+}
+
+#[test]
+fn a_keyspace_has_its_part_of_the_table() {
+    let keyspace: Vec<&OptionInfo> = describe().iter().filter(|i| i.scope == OptionScope::Keyspace).collect();
+    assert!(keyspace.len() >= 17 && keyspace.len() < describe().len());
+    let mut options = KeyspaceOptions::default();
+    assert_eq!(options.to_text().lines().count(), keyspace.len());
+    for info in describe() {
+        let value = other_value(info);
+        let set = options.set(info.name, &value);
+        if info.scope == OptionScope::Database {
+            assert_eq!(
+                set.expect_err("one of the database").kind(),
+                ErrorKind::InvalidArgument,
+                "{}",
+                info.name
+            );
+            assert!(options.get(info.name).is_err());
+            continue;
+        }
+        set.expect("one of the keyspace");
+        let mut database = Options::default();
+        database.set_keyspace(&options);
+        assert_eq!(database.get(info.name).expect("known"), options.get(info.name).expect("known"));
+        assert_eq!(database.keyspace().to_text(), options.to_text());
+        assert_ne!(options.to_text(), KeyspaceOptions::default().to_text());
+        options = KeyspaceOptions::default();
+    }
+    options.write_buffers_max = 1;
+    assert!(options.validate().expect_err("out of range").message().contains("write_buffers_max"));
 }

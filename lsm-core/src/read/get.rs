@@ -77,7 +77,7 @@ pub(crate) fn get(
             continue;
         }
         context.tables += 1;
-        let reader = engine.open_table(table)?;
+        let reader = engine.open_table(tree, table)?;
         // The filter knows nothing of range tombstones, so they are asked apart (B021).
         let cover = reader.range_dels().map_or(0, |set| set.cover(key, seqno));
         let found = reader.get(key, chain_seqno(&chain, seqno), &spec, &mut context.blocks)?;
@@ -101,7 +101,7 @@ pub(crate) fn get(
     for level in 1..crate::version::LEVELS {
         let Some(table) = version.find_table(level, key) else { continue };
         context.tables += 1;
-        let reader = engine.open_table(table)?;
+        let reader = engine.open_table(tree, table)?;
         // The filter knows nothing of range tombstones, so they are asked apart (B021).
         let cover = reader.range_dels().map_or(0, |set| set.cover(key, seqno));
         let found = reader.get(key, chain_seqno(&chain, seqno), &spec, &mut context.blocks)?;

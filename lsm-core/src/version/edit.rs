@@ -9,7 +9,7 @@
 //! field = tag varint, length varint, content     unknown odd tags are skipped (later, ignorable
 //!                                                news), unknown even ones refused: NewerFormat
 //! ```
-//! The tags and contents stand beside the encoders below. Numbers are varints unless said
+//! Of one record, keyspaces go before others come, and tree edits follow. The tags and contents stand beside the encoders below. Numbers are varints unless said
 //! otherwise, keys and names a length and bytes. Of a field that may stand only once the last one
 //! counts; lists are repeated fields, in order.
 //!
@@ -49,6 +49,9 @@ pub struct ManifestRecord {
     pub keyspaces_created: Vec<KeyspaceDesc>,
     /// Ids of keyspaces gone, with all their trees.
     pub keyspaces_dropped: Vec<u32>,
+    /// No keyspace id at or above this one was given out. Absent, the highest one that was created
+    /// says so.
+    pub keyspace_id_next: Option<u32>,
     /// Sequences whose clues into a tree stand for nothing: their values never reached the disk.
     pub void_intervals: Vec<VoidInterval>,
     /// What changed in trees.
@@ -182,6 +185,8 @@ mod tag {
     pub(super) const VOID_INTERVAL: u64 = 16;
     /// A tree edit.
     pub(super) const TREE_EDIT: u64 = 18;
+    /// Id.
+    pub(super) const KEYSPACE_ID_NEXT: u64 = 20;
 
     /// Keyspace, shard.
     pub(super) const TREE: u64 = 2;
@@ -300,6 +305,7 @@ impl ManifestRecord {
         for id in &self.keyspaces_dropped {
             number_field(out, tag::KEYSPACE_DROPPED, Some(u64::from(*id)));
         }
+        number_field(out, tag::KEYSPACE_ID_NEXT, self.keyspace_id_next.map(u64::from));
         for void in &self.void_intervals {
             field(out, tag::VOID_INTERVAL, |out| {
                 put_tree(out, void.tree);
@@ -334,6 +340,7 @@ impl ManifestRecord {
                 }
                 tag::KEYSPACE_CREATED => record.keyspaces_created.push(KeyspaceDesc::decode(r)?),
                 tag::KEYSPACE_DROPPED => record.keyspaces_dropped.push(read_small(r, "a keyspace id")?),
+                tag::KEYSPACE_ID_NEXT => record.keyspace_id_next = Some(read_small(r, "a keyspace id")?),
                 tag::VOID_INTERVAL => {
                     let tree = read_tree(r)?;
                     let (from, to) = (read_seqno_bound(r)?, read_seqno_bound(r)?);

@@ -5,9 +5,19 @@
 //!          ─ settle: edits appended in order, manifest synced, durable version moves, inputs become
 //!            unlinkable, log retires
 //! ```
+//! The birth and the end of a keyspace are records of the same manifest. They wait for no install of
+//! another tree; those that a dropped tree has in the queue are thrown away.
+//!
 //! Invariants:
 //! - The queue is first in, first out over all trees, so the manifest holds a prefix of the
 //!   installs of each tree (rule 13).
+//! - Log before table (rule 1): with more than one tree an edit is appended only after the log was
+//!   synced through the last sequence that its flush holds. For a record of the log may have parts
+//!   for two trees, and a power cut must not take one whose other is settled. With one tree nothing
+//!   can be torn apart, and the sync is spared. Which of the two it is, is decided by the durable
+//!   trees under the settling gate, which a creation passes too: what was flushed before that has no
+//!   part in the new tree.
+//! - A dropped keyspace's tables become obsolete only after the record of the drop is synced.
 //! - A record that was synced is followed by a mark before anything is let go of on its word. So
 //!   damage to a settled record has an intact one behind it and is told from a torn append; only
 //!   damage to the mark itself looks torn, and costs nothing.
@@ -27,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::edit::{ManifestRecord, TreeEdit};
+use super::edit::{KeyspaceDesc, ManifestRecord, TreeEdit};
 use super::manifest::{self, ManifestWriter};
 use super::{TableFile, Version};
 use crate::Result;
@@ -37,7 +47,8 @@ use crate::filename::FileName;
 use crate::gate::Gate;
 use crate::invariants::check_settling;
 use crate::tree::{Tree, TreeState};
-use crate::types::{FileNumber, SeqNo};
+use crate::types::{FileNumber, SeqNo, TreeId};
+use crate::wal::log::Floors;
 
 /// A manifest is rewritten when it has grown past this and past [`GROWTH_MAX`] times its start.
 const ROLL_BYTES: u64 = 4 << 20;
@@ -65,19 +76,45 @@ struct Manifest {
     start_bytes: u64,
 }
 
+/// A dropped tree whose end is not in the durable manifest yet.
+struct Doomed {
+    tree: Arc<Tree>,
+    /// All that the manifest or a queued install named of it.
+    tables: Vec<Arc<TableFile>>,
+}
+
+/// What one record of the manifest is made from.
+struct Change {
+    edits: Vec<TreeEdit>,
+    /// Trees and versions that the edits lead to, in the order of the queue.
+    installs: Vec<(Arc<Tree>, Arc<Version>, SeqNo)>,
+    created: Option<Arc<Tree>>,
+    dropped: Vec<u32>,
+}
+
 /// The manifest and the edits on their way into it.
 pub(crate) struct VersionSet {
     settling: Gate,
     queue: Mutex<VecDeque<Install>>,
+    /// The trees that the durable manifest names, by ascending id.
+    durable: Mutex<Vec<Arc<Tree>>>,
+    doomed: Mutex<Vec<Doomed>>,
     manifest: Mutex<Manifest>,
 }
 
 impl VersionSet {
     /// For a database whose manifest `number` was read: the first settling starts a fresh one.
-    pub(crate) fn reopened(env: &dyn dialsm_io::Env, number: FileNumber) -> VersionSet {
+    /// It has `trees`, some of them perhaps new.
+    pub(crate) fn reopened(
+        env: &dyn dialsm_io::Env,
+        number: FileNumber,
+        trees: Vec<Arc<Tree>>,
+    ) -> VersionSet {
         VersionSet {
             settling: Gate::new(env),
             queue: Mutex::new(VecDeque::new()),
+            durable: Mutex::new(trees),
+            doomed: Mutex::default(),
             manifest: Mutex::new(Manifest { number, writer: None, start_bytes: 0 }),
         }
     }
@@ -126,19 +163,52 @@ impl VersionSet {
     /// Those of the file system; the changes stay queued and live.
     pub(crate) fn settle(&self, engine: &Engine) -> Result<()> {
         let _only_one = self.settling.enter();
-        let (edits, last) = {
-            let queue = self.queue.lock();
-            let ready = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).count();
-            let edits: Vec<TreeEdit> = queue.iter().take(ready).map(|install| install.edit.clone()).collect();
-            let last = ready.checked_sub(1).map(|at| (queue[at].version.clone(), queue[at].floor));
-            (edits, last)
-        };
-        if edits.is_empty() && self.manifest.lock().writer.is_some() {
+        self.settle_with(engine, None)
+    }
+
+    /// Makes a new keyspace durable, which has one tree and nothing in it yet.
+    ///
+    /// # Errors
+    /// Those of the file system; the keyspace does not exist then, but for a crash before the next
+    /// change, which may find it.
+    pub(crate) fn create_keyspace(&self, engine: &Engine, tree: &Arc<Tree>) -> Result<()> {
+        let _only_one = self.settling.enter();
+        self.settle_with(engine, Some(tree.clone()))
+    }
+
+    /// Makes the end of a keyspace durable, whose tree was emptied and had `last` as its version.
+    ///
+    /// # Errors
+    /// Those of the file system; the drop is written with the next change then.
+    pub(crate) fn drop_keyspace(&self, engine: &Engine, tree: &Arc<Tree>, last: Arc<Version>) -> Result<()> {
+        let _only_one = self.settling.enter();
+        let mut tables: Vec<Arc<TableFile>> = last.all_tables().map(|(_, table)| table.clone()).collect();
+        drop(last);
+        tables.extend(tree.lock().durable.all_tables().map(|(_, table)| table.clone()));
+        let mut discarded = Vec::new();
+        self.queue.lock().retain_mut(|install| {
+            let keep = !Arc::ptr_eq(&install.tree, tree);
+            if !keep {
+                discarded.append(&mut install.removed);
+                discarded.extend(install.version.all_tables().map(|(_, table)| table.clone()));
+            }
+            keep
+        });
+        tables.extend(discarded);
+        self.doomed.lock().push(Doomed { tree: tree.clone(), tables });
+        self.settle_with(engine, None)
+    }
+
+    /// As [`VersionSet::settle`], inside the gate.
+    fn settle_with(&self, engine: &Engine, created: Option<Arc<Tree>>) -> Result<()> {
+        let change = self.ready(created);
+        let nothing = change.edits.is_empty() && change.created.is_none() && change.dropped.is_empty();
+        if nothing && self.manifest.lock().writer.is_some() {
             return Ok(());
         }
-        let count = edits.len();
-        let replay_start = self.log_edits(engine, edits, last)?;
-        for _ in 0..count {
+        self.sync_log_for(engine, &change)?;
+        let replay_start = self.log_change(engine, nothing, &change)?;
+        for _ in 0..change.installs.len() {
             let tree = self.queue.lock().front().expect("only settling takes installs out").tree.clone();
             let mut state = tree.lock();
             let install = self.queue.lock().pop_front().expect("as above");
@@ -150,18 +220,56 @@ impl VersionSet {
             }
             drop(install.removed);
         }
+        self.durable.lock().extend(change.created);
+        self.bury(engine, &change.dropped);
         engine.log.retire_before(replay_start);
         Ok(())
     }
 
-    /// Appends and syncs the edits, which end in the version and floor of `last`; returns the segment
-    /// that replay begins with from now on.
-    fn log_edits(
-        &self,
-        engine: &Engine,
-        edits: Vec<TreeEdit>,
-        last: Option<(Arc<Version>, SeqNo)>,
-    ) -> Result<FileNumber> {
+    /// What may settle now: the installs up to the first whose files are not durable, and all drops.
+    fn ready(&self, created: Option<Arc<Tree>>) -> Change {
+        let dropped = self.doomed.lock().iter().map(|doomed| doomed.tree.id.keyspace).collect();
+        let queue = self.queue.lock();
+        let ready = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire));
+        let mut change = Change { edits: Vec::new(), installs: Vec::new(), created, dropped };
+        for install in ready {
+            change.edits.push(install.edit.clone());
+            change.installs.push((install.tree.clone(), install.version.clone(), install.floor));
+        }
+        change
+    }
+
+    /// Rule 1; see the module header.
+    fn sync_log_for(&self, engine: &Engine, change: &Change) -> Result<()> {
+        if self.durable.lock().len() < 2 {
+            return Ok(());
+        }
+        let flushed = change.edits.iter().filter_map(|edit| edit.floor).max();
+        let Some(floor) = flushed else { return Ok(()) };
+        engine
+            .log
+            .sync_through(floor.saturating_sub(1))
+            .inspect_err(|error| engine.error.latch_lasting("a log sync", error))
+    }
+
+    /// The dropped keyspaces' end is durable: nothing holds their files but readers.
+    fn bury(&self, engine: &Engine, dropped: &[u32]) {
+        if dropped.is_empty() {
+            return;
+        }
+        let gone = |tree: &Tree| dropped.contains(&tree.id.keyspace);
+        self.durable.lock().retain(|tree| !gone(tree));
+        let buried: Vec<Doomed> = self.doomed.lock().extract_if(.., |doomed| gone(&doomed.tree)).collect();
+        for Doomed { tree, tables } in buried {
+            let empty = tree.view().version.clone();
+            tables.iter().for_each(|table| table.set_obsolete(&engine.graveyard));
+            tree.lock().durable = empty;
+        }
+    }
+
+    /// Appends and syncs a record of the change; returns the segment that replay begins with from now
+    /// on.
+    fn log_change(&self, engine: &Engine, nothing: bool, change: &Change) -> Result<FileNumber> {
         let mut manifest = self.manifest.lock();
         let grown = manifest.writer.as_ref().is_none_or(|writer| {
             writer.size() > ROLL_BYTES && writer.size() > GROWTH_MAX * manifest.start_bytes
@@ -169,13 +277,26 @@ impl VersionSet {
         if grown {
             self.roll(engine, &mut manifest)?;
         }
-        let Some((version, floor)) = last else { return Ok(FileNumber(0)) };
-        check_settling(engine, &version)?;
-        let replay_start = engine.log.first_needed(floor);
+        if nothing {
+            return Ok(FileNumber(0));
+        }
+        for (_, version, _) in &change.installs {
+            check_settling(engine, version)?;
+        }
+        let replay_start = engine.log.first_needed(&self.floors_after(change));
         let log_named = engine.log.sync_names()?;
         let last_seqno = Some(engine.commit.visible().load(Ordering::Acquire));
+        let mut edits = change.edits.clone();
+        if let Some(tree) = &change.created
+            && let Some(name) = &tree.merging.name
+        {
+            let merge_operator = Some(name.clone());
+            edits.push(TreeEdit { tree: tree.id, merge_operator, ..TreeEdit::default() });
+        }
         let record = ManifestRecord {
             edits,
+            keyspaces_created: change.created.iter().map(|tree| describe(tree)).collect(),
+            keyspaces_dropped: change.dropped.clone(),
             next_file_number: Some(engine.peek_file_number()),
             last_seqno,
             replay_start: Some(replay_start),
@@ -195,11 +316,25 @@ impl VersionSet {
         Ok(replay_start)
     }
 
+    /// The floors of all trees that are there once the change is durable.
+    fn floors_after(&self, change: &Change) -> Floors {
+        let trees = self.durable.lock().clone();
+        let mut floors: Floors = trees
+            .iter()
+            .filter(|tree| !change.dropped.contains(&tree.id.keyspace))
+            .map(|tree| (tree.id, tree.lock().durable_floor))
+            .collect();
+        for (tree, _, floor) in &change.installs {
+            floors.insert(tree.id, *floor);
+        }
+        floors
+    }
+
     /// Starts a fresh manifest from the durable state of all trees.
     fn roll(&self, engine: &Engine, manifest: &mut Manifest) -> Result<()> {
         let number = engine.new_file_number();
         let old = FileName::Manifest(manifest.number).path(&engine.dir);
-        let snapshot = durable_snapshot(engine);
+        let snapshot = self.durable_snapshot(engine);
         let writer = start_manifest(engine.env.fs().as_ref(), &engine.dir, engine.db_id, number, &snapshot)?;
         *manifest = Manifest { number, start_bytes: writer.size(), writer: Some(writer) };
         // Nothing names the old one any more; a failure leaves an orphan for the next opening.
@@ -214,13 +349,44 @@ impl VersionSet {
 
     /// Whether changes wait to become durable.
     pub(crate) fn has_unsettled(&self) -> bool {
-        !self.queue.lock().is_empty()
+        !self.queue.lock().is_empty() || !self.doomed.lock().is_empty()
+    }
+
+    /// Whether changes of that tree do.
+    pub(crate) fn has_unsettled_of(&self, id: TreeId) -> bool {
+        self.queue.lock().iter().any(|install| install.tree.id == id)
+    }
+
+    /// The durable state of all trees.
+    fn durable_snapshot(&self, engine: &Engine) -> ManifestRecord {
+        let trees = self.durable.lock().clone();
+        let mut snapshot = ManifestRecord::default();
+        let mut floors = Floors::new();
+        for tree in &trees {
+            let state = tree.lock();
+            floors.insert(tree.id, state.durable_floor);
+            snapshot.edits.push(tree_snapshot(tree, &state.durable, state.durable_floor));
+            if tree.id.keyspace != 0 {
+                snapshot.keyspaces_created.push(describe(tree));
+            }
+        }
+        let next_id = engine.keyspaces.next_id();
+        ManifestRecord {
+            keyspace_id_next: (next_id > 1).then_some(next_id),
+            next_file_number: Some(engine.peek_file_number()),
+            last_seqno: Some(engine.commit.visible().load(Ordering::Acquire)),
+            replay_start: Some(engine.log.first_needed(&floors)),
+            // The directory is synced before this manifest comes into force.
+            log_named: engine.log.newest(),
+            ..snapshot
+        }
     }
 
     /// Whether some could be settled and nobody is about to.
     pub(crate) fn is_abandoned(&self) -> bool {
         let is_ready = |install: &Install| install.durable.load(Ordering::Acquire);
-        !self.settling.is_held() && self.queue.lock().front().is_some_and(is_ready)
+        !self.settling.is_held()
+            && (self.queue.lock().front().is_some_and(is_ready) || !self.doomed.lock().is_empty())
     }
 }
 
@@ -251,16 +417,13 @@ pub(crate) fn start_manifest(
     Ok(writer)
 }
 
-fn durable_snapshot(engine: &Engine) -> ManifestRecord {
-    let state = engine.tree.lock();
-    ManifestRecord {
-        edits: vec![tree_snapshot(&engine.tree, &state.durable, state.durable_floor)],
-        next_file_number: Some(engine.peek_file_number()),
-        last_seqno: Some(engine.commit.visible().load(Ordering::Acquire)),
-        replay_start: Some(engine.log.first_needed(state.durable_floor)),
-        // The directory is synced before this manifest comes into force.
-        log_named: engine.log.newest(),
-        ..ManifestRecord::default()
+/// What the manifest says of a new keyspace.
+fn describe(tree: &Tree) -> KeyspaceDesc {
+    KeyspaceDesc {
+        id: tree.id.keyspace,
+        name: tree.name.to_string(),
+        shards: 1,
+        comparator: tree.comparator.name().to_owned(),
     }
 }
 

@@ -8,13 +8,15 @@
 //! - A synced write is acknowledged only after every earlier segment is synced, then its own, then
 //!   the directory that names it (rule 17).
 //! - A segment goes only when the durable manifest says that replay begins with a later one, which
-//!   it says when all the segment holds is below the floor of the durable version (rule 12).
+//!   it says when each part that the segment holds is below the durable floor of the tree it went
+//!   into, or that tree is gone (rule 12). So each segment knows the trees with parts in it, and of
+//!   each the highest sequence; a tree that is not written holds no segment.
 //! - Only segments of this opening are recycled (rule 18). A recycled file gets its new header
 //!   before its new name: under the old name nobody looks at it any more.
 //! - After a failed append the segment is closed, and the next one's header says where it validly
 //!   ends; the sequence numbers of the failed group are burnt.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,10 +28,25 @@ use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::gate::Gate;
 use crate::metrics::Counter;
-use crate::types::{DbId, FileNumber, SeqNo};
+use crate::tree::Tree;
+use crate::types::{DbId, FileNumber, SeqNo, TreeId};
 use crate::wal::format::{LogPosition, PrevEnd};
 use crate::wal::writer::SegmentWriter;
 use crate::{Error, ErrorKind, Result};
+
+/// The first sequence of each tree that is not in its settled tables.
+pub(crate) type Floors = BTreeMap<TreeId, SeqNo>;
+
+/// The trees with entries in a segment and the highest sequence of each, by id.
+pub(crate) type Parts = Vec<(TreeId, SeqNo)>;
+
+/// Notes that a group up to `last` has entries of `tree`.
+pub(crate) fn note_part(parts: &mut Parts, tree: TreeId, last: SeqNo) {
+    match parts.binary_search_by_key(&tree, |(id, _)| *id) {
+        Ok(at) => parts[at].1 = last,
+        Err(at) => parts.insert(at, (tree, last)),
+    }
+}
 
 struct Segment {
     number: FileNumber,
@@ -41,6 +58,7 @@ struct Segment {
     synced: u64,
     /// Its last record's last sequence number; 0 if it has none.
     last_seqno: SeqNo,
+    parts: Parts,
     /// Written by this opening, so that it may be recycled.
     ours: bool,
 }
@@ -56,6 +74,8 @@ struct Segments {
     names_made: u64,
     names_synced: u64,
     synced: LogPosition,
+    /// Up to this sequence all that was logged is durable.
+    synced_seqno: SeqNo,
     /// Set by a failed sync: what the log holds unsynced is in doubt from then on, and a sync that
     /// succeeds afterwards proves nothing.
     sync_failure: Option<Error>,
@@ -83,7 +103,7 @@ pub(crate) struct OldSegment {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn File>,
     pub(crate) end: u64,
-    pub(crate) last_seqno: SeqNo,
+    pub(crate) parts: Parts,
 }
 
 impl Log {
@@ -124,10 +144,12 @@ impl Log {
                 path: s.path,
                 end: s.end,
                 synced: s.end,
-                last_seqno: s.last_seqno,
+                last_seqno: s.parts.iter().map(|(_, last)| *last).max().unwrap_or(0),
+                parts: s.parts,
                 ours: false,
             })
             .collect();
+        segments.synced_seqno = segments.chain.iter().map(|s| s.last_seqno).max().unwrap_or(0);
     }
 
     /// The numbers of the segments in the chain.
@@ -153,16 +175,26 @@ impl Log {
         result
     }
 
+    /// As [`Log::sync`], unless all that was logged up to `seqno` is durable already.
+    ///
+    /// # Errors
+    /// As [`Log::sync`].
+    pub(crate) fn sync_through(&self, seqno: SeqNo) -> Result<()> {
+        let done = self.segments.lock().synced_seqno >= seqno;
+        if done { Ok(()) } else { self.sync() }
+    }
+
     fn sync_chain(&self) -> Result<()> {
-        let (todo, names, dir) = {
+        let (todo, names, dir, last) = {
             let segments = self.segments.lock();
+            let last = segments.chain.iter().map(|s| s.last_seqno).max().unwrap_or(0);
             let todo: Vec<_> = segments
                 .chain
                 .iter()
                 .filter(|s| s.synced < s.end)
                 .map(|s| (s.number, s.file.clone(), s.end))
                 .collect();
-            (todo, segments.names_made, segments.names_synced < segments.names_made)
+            (todo, segments.names_made, segments.names_synced < segments.names_made, last)
         };
         for (_, file, _) in &todo {
             file.sync_data()?;
@@ -179,6 +211,7 @@ impl Log {
             let position = LogPosition { segment: number, offset: end };
             segments.synced = segments.synced.max(position);
         }
+        segments.synced_seqno = segments.synced_seqno.max(last);
         Ok(())
     }
 
@@ -233,14 +266,23 @@ impl Log {
         }
     }
 
-    /// The oldest segment that recovery would need with the tree's floor at `floor`. While there is
+    /// The oldest segment that recovery would need with the trees' floors at `floors`. While there is
     /// none, none that an earlier opening left is: not the next file number, which a segment that
     /// is just being opened may have got already.
-    pub(crate) fn first_needed(&self, floor: SeqNo) -> FileNumber {
+    pub(crate) fn first_needed(&self, floors: &Floors) -> FileNumber {
         let segments = self.segments.lock();
         let last = segments.chain.len().saturating_sub(1);
-        let needed = segments.chain.iter().enumerate().find(|(i, s)| *i == last || s.last_seqno >= floor);
+        let is_needed = |(id, last): &(TreeId, SeqNo)| floors.get(id).is_some_and(|floor| *last >= *floor);
+        let needed =
+            segments.chain.iter().enumerate().find(|(i, s)| *i == last || s.parts.iter().any(is_needed));
         needed.map_or(self.first_own, |(_, s)| s.number)
+    }
+
+    /// The trees with entries in the oldest segment, which is what keeps the log long, unless it is
+    /// the only one.
+    pub(crate) fn oldest_parts(&self) -> Parts {
+        let segments = self.segments.lock();
+        if segments.chain.len() < 2 { Parts::new() } else { segments.chain[0].parts.clone() }
     }
 
     /// Bytes in all segments, and how many there are, spare ones left out.
@@ -260,7 +302,7 @@ impl Log {
         }
     }
 
-    /// Whether the log has outgrown its bound, so that the memtable that pins it should be flushed.
+    /// Whether the log has outgrown its bound, so that the memtables that pin it should be flushed.
     #[inline]
     pub(crate) fn is_over_bound(&self) -> bool {
         self.over_bound.load(Ordering::Relaxed)
@@ -290,7 +332,7 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Appends one record for a whole group: `count` operations from `first_seqno` on.
+    /// Appends one record for a whole group: `count` operations from `first_seqno` on, for `trees`.
     ///
     /// # Errors
     /// Those of the file system. The group does not count then; once another segment follows, which
@@ -301,6 +343,7 @@ impl LogWriter {
         first_seqno: SeqNo,
         count: u32,
         parts: &[&[u8]],
+        trees: &[Arc<Tree>],
     ) -> Result<()> {
         let log = &engine.log;
         if self.current.as_ref().is_none_or(|current| current.size() >= log.segment_bytes) {
@@ -315,7 +358,9 @@ impl LogWriter {
                 let current = segments.chain.back_mut().expect("the writer's segment is in the chain");
                 let bytes = end.offset - current.end;
                 current.end = end.offset;
-                current.last_seqno = first_seqno + u64::from(count) - 1;
+                let last = first_seqno + u64::from(count) - 1;
+                current.last_seqno = last;
+                trees.iter().for_each(|tree| note_part(&mut current.parts, tree.id, last));
                 engine.metrics.add(Counter::LogBytes, bytes);
                 Ok(())
             }
@@ -385,6 +430,7 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
         end: writer.size(),
         synced: 0,
         last_seqno: 0,
+        parts: Parts::new(),
         ours: true,
     });
     log.note_size(&segments);

@@ -13,8 +13,10 @@
 //! Invariants:
 //! - Only the leader touches the log writer and the sequence counter.
 //! - A memtable is switched only by the leader, between groups; a group's entries go into the
-//!   memtable that was active when it was logged, which counts it as a writer until it is published
-//!   (rule 11).
+//!   memtables that were active in their trees when it was logged, which count it as a writer until it
+//!   is published (rule 11).
+//! - A group has entries only for keyspaces that were there when it was logged: a member that names
+//!   another fails by itself, before anything of it is logged.
 //! - `visible` moves group by group in sequence order, after all entries of the group are in.
 //! - Writers were admitted before they came here; nothing below waits for a flush (rule 20).
 
@@ -24,11 +26,12 @@ use std::sync::{Arc, OnceLock};
 
 use dialsm_io::Event;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::batch::WriteBatch;
 use crate::engine::Engine;
-use crate::tree::Buffer;
+use crate::keyspace;
+use crate::tree::{Buffer, Tree};
 use crate::types::{SEQNO_MAX, SeqNo};
 use crate::wal::log::LogWriter;
 use crate::{Error, ErrorKind, Result};
@@ -58,11 +61,17 @@ pub(crate) struct Pending {
 /// The writes of a group; few, where few threads write.
 type Members = SmallVec<[Arc<Pending>; 4]>;
 
+/// The trees that a group writes to, by ascending keyspace; nearly always one.
+type Trees = SmallVec<[Arc<Tree>; 1]>;
+
+/// The memtables that its entries go into, with their keyspaces, ascending.
+type Buffers = SmallVec<[(u32, Arc<Buffer>); 1]>;
+
 /// Writes that share a log record.
 struct Group {
     members: Mutex<Members>,
     last_seqno: SeqNo,
-    buffer: Arc<Buffer>,
+    buffers: Buffers,
     /// Members whose entries are not all in the memtable yet.
     remaining: AtomicUsize,
 }
@@ -226,7 +235,13 @@ impl Commit {
             self.free_lead();
             return;
         }
-        let logged = log_group(engine, &mut leader, members);
+        let (members, trees) = route(engine, members);
+        if members.is_empty() {
+            drop(leader);
+            self.free_lead();
+            return;
+        }
+        let logged = log_group(engine, &mut leader, members, &trees);
         if let Ok(group) = &logged {
             self.publishing.lock().push_back((group.clone(), false));
             for member in group.members.lock().iter() {
@@ -280,8 +295,11 @@ impl Commit {
             }
         }
         for group in done {
-            if group.buffer.writer_left() {
-                engine.schedule();
+            for (_, buffer) in &group.buffers {
+                engine.write_budget.charge(&buffer.charge, buffer.table.bytes_used() as u64);
+                if buffer.writer_left() {
+                    engine.schedule();
+                }
             }
             // Taken out, because members and group own each other.
             let members = std::mem::take(&mut *group.members.lock());
@@ -319,16 +337,48 @@ impl Queue {
     }
 }
 
-/// Assigns sequence numbers, writes the record, syncs where asked, and picks the memtable.
+/// The trees that the group writes to. Members that name a keyspace which is not there fail here.
+#[inline]
+fn route(engine: &Engine, members: Members) -> (Members, Trees) {
+    if members.iter().all(|member| member.batch.others().is_empty()) {
+        return (members, smallvec![engine.tree.clone()]);
+    }
+    route_to_many(engine, members)
+}
+
+#[cold]
+fn route_to_many(engine: &Engine, members: Members) -> (Members, Trees) {
+    let alive = engine.keyspaces.alive();
+    let (mut kept, mut trees) = (Members::new(), Trees::new());
+    let mut ids: Vec<u32> = Vec::new();
+    for member in members {
+        let batch = &member.batch;
+        if let Some(id) = batch.others().iter().find(|id| keyspace::by_id(&alive, **id).is_none()) {
+            let _ = member.failure.set(keyspace::unknown(*id));
+            finish(&member);
+            continue;
+        }
+        ids.extend(batch.is_in_default().then_some(0));
+        ids.extend_from_slice(batch.others());
+        kept.push(member);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    trees.extend(ids.iter().filter_map(|id| keyspace::by_id(&alive, *id)).cloned());
+    (kept, trees)
+}
+
+/// Assigns sequence numbers, writes the record, syncs where asked, and picks the memtables.
 fn log_group(
     engine: &Engine,
     leader: &mut Leader,
     members: Members,
+    trees: &[Arc<Tree>],
 ) -> std::result::Result<Arc<Group>, (Members, Error)> {
-    match try_log_group(engine, leader, &members) {
-        Ok((last_seqno, buffer)) => {
+    match try_log_group(engine, leader, &members, trees) {
+        Ok((last_seqno, buffers)) => {
             let remaining = AtomicUsize::new(members.len());
-            Ok(Arc::new(Group { members: Mutex::new(members), last_seqno, buffer, remaining }))
+            Ok(Arc::new(Group { members: Mutex::new(members), last_seqno, buffers, remaining }))
         }
         Err(error) => Err((members, error)),
     }
@@ -338,10 +388,11 @@ fn try_log_group(
     engine: &Engine,
     leader: &mut Leader,
     members: &[Arc<Pending>],
-) -> Result<(SeqNo, Arc<Buffer>)> {
+    trees: &[Arc<Tree>],
+) -> Result<(SeqNo, Buffers)> {
     engine.error.check()?;
     engine.check_open()?;
-    engine.tree.switch_if_full(engine, leader.next_seqno - 1);
+    switch_memtables(engine, trees, leader.next_seqno - 1);
     let first_seqno = leader.next_seqno;
     let mut next = first_seqno;
     for member in members {
@@ -361,13 +412,64 @@ fn try_log_group(
     if members[0].logged {
         let parts: SmallVec<[&[u8]; 4]> = members.iter().map(|member| member.batch.as_bytes()).collect();
         let count = (next - first_seqno) as u32;
-        leader.log.append(engine, first_seqno, count, &parts)?;
+        leader.log.append(engine, first_seqno, count, &parts, trees)?;
         if sync {
             leader.log.sync(engine)?;
         }
     }
     engine.metrics.add_group(next - first_seqno, bytes);
-    Ok((next - 1, engine.tree.join_writer(members[0].logged)))
+    let logged = members[0].logged;
+    Ok((next - 1, trees.iter().map(|tree| (tree.id.keyspace, tree.join_writer(logged))).collect()))
+}
+
+/// Switches the memtables that are due before the next group: full ones it would go into, those
+/// that hold the oldest log where that is too long, and the largest where all together are too many.
+#[inline]
+fn switch_memtables(engine: &Engine, trees: &[Arc<Tree>], last_seqno: SeqNo) {
+    for tree in trees {
+        tree.switch_if_full(engine, last_seqno);
+    }
+    if engine.log.is_over_bound() {
+        switch_oldest(engine, last_seqno);
+    }
+    if engine.write_budget.wants_switch() {
+        switch_largest(engine, last_seqno);
+    }
+}
+
+/// Switches the memtables with entries in the oldest log segment, so that it can go. Those that are
+/// sealed already are on their way.
+#[cold]
+fn switch_oldest(engine: &Engine, last_seqno: SeqNo) {
+    let alive = engine.keyspaces.alive_guard();
+    for (id, last_there) in engine.log.oldest_parts() {
+        match keyspace::by_id(&alive, id.keyspace) {
+            Some(tree) if tree.has_active(last_there) => tree.switch_early(engine, last_seqno),
+            _ => {}
+        }
+    }
+}
+
+/// Switches the largest active memtable of all trees. Leader only.
+#[cold]
+fn switch_largest(engine: &Engine, last_seqno: SeqNo) {
+    let alive = engine.keyspaces.alive_guard();
+    let largest = alive.iter().filter(|tree| tree.may_switch()).max_by_key(|tree| tree.active_bytes());
+    if let Some(tree) = largest {
+        tree.switch_early(engine, last_seqno);
+    }
+}
+
+/// For a writer that waits because all memtables together are too large: sees to it that a flush is
+/// due. The leader does so for each group, but there is none while writers wait.
+pub(crate) fn relieve_budget(engine: &Engine) {
+    if engine.write_budget.wants_switch() {
+        engine.commit.between_groups(engine, |_, last_seqno| {
+            if engine.write_budget.wants_switch() {
+                switch_largest(engine, last_seqno);
+            }
+        });
+    }
 }
 
 /// Inserts a member's batch unless another thread does, and publishes the group after the last.
@@ -377,13 +479,23 @@ fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) 
     }
     let group = member.group.get().expect("a member is offered for insertion after it got its group").clone();
     let first_seqno = member.first_seqno.load(Ordering::Relaxed);
+    let mut at = 0;
     for (seqno, op) in (first_seqno..).zip(member.batch.iter()) {
         let op = op.expect("a batch holds only whole operations");
-        group.buffer.table.insert(op.key, seqno, op.kind, op.value);
+        if group.buffers[at].0 != op.keyspace {
+            at = place_of(&group.buffers, op.keyspace);
+        }
+        group.buffers[at].1.table.insert(op.key, seqno, op.kind, op.value);
     }
     if group.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
         commit.finish_group(engine, &group);
     }
+}
+
+#[cold]
+fn place_of(buffers: &Buffers, keyspace: u32) -> usize {
+    let found = buffers.binary_search_by_key(&keyspace, |(id, _)| *id);
+    found.expect("a group has a memtable of each keyspace that its members name")
 }
 
 fn finish(member: &Arc<Pending>) {

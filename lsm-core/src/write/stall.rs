@@ -8,6 +8,8 @@
 //! a line paced at a rate computed from the present pressure alone, and waits at most
 //! `DELAY_MAX` for it.
 //!
+//! The door of a tree is shut, too, while the memtables of all trees together are too large (`budget`).
+//!
 //! What is counted: a stall lasts from the moment a write may not proceed until it may, delays
 //! included, in wall time. Writers that wait at the same time for the same cause share one
 //! interval.
@@ -21,7 +23,8 @@ use parking_lot::Mutex;
 
 use crate::engine::Engine;
 use crate::metrics::StallCause;
-use crate::options::Options;
+use crate::options::KeyspaceOptions;
+use crate::write::commit::relieve_budget;
 use crate::{Error, ErrorKind, Result};
 
 /// The longest delay of one write under slowdown.
@@ -53,7 +56,7 @@ pub(crate) enum Admission {
 
 /// The admission that `inputs` call for. With automatic compaction off, the stops that only it
 /// would end are off (rule 20).
-pub(crate) fn admission(inputs: &StallInputs, options: &Options) -> Admission {
+pub(crate) fn admission(inputs: &StallInputs, options: &KeyspaceOptions) -> Admission {
     if inputs.memtable_blocked {
         return Admission::Stopped(StallCause::Memtable);
     }
@@ -116,6 +119,16 @@ impl StallTimes {
         }
     }
 
+    /// Of two doors: intervals of both, also where they overlap; the longest of either.
+    fn plus(self, other: &StallTimes) -> StallTimes {
+        StallTimes {
+            count: self.count + other.count,
+            total_ns: self.total_ns + other.total_ns,
+            longest_ns: self.longest_ns.max(other.longest_ns),
+            ..StallTimes::default()
+        }
+    }
+
     fn up_to(mut self, now: Nanos) -> StallTimes {
         if self.waiting > 0 {
             let ns = now.saturating_sub(self.since);
@@ -126,13 +139,23 @@ impl StallTimes {
     }
 }
 
-/// Stalls of a tree: whole, and by cause in the order of [`StallCause::ALL`].
+/// Stalls of a keyspace: whole, and by cause in the order of [`StallCause::ALL`]. Those of a database
+/// are the sums over its keyspaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StallReport {
     /// Any cause; overlapping causes count once.
     pub all: StallTimes,
     /// By cause.
     pub by_cause: [StallTimes; 3],
+}
+
+impl StallReport {
+    pub(crate) fn plus(&self, other: &StallReport) -> StallReport {
+        StallReport {
+            all: self.all.plus(&other.all),
+            by_cause: std::array::from_fn(|at| self.by_cause[at].plus(&other.by_cause[at])),
+        }
+    }
 }
 
 /// The door of one tree.
@@ -197,20 +220,22 @@ impl StallGate {
     pub(crate) fn admit(
         &self,
         engine: &Engine,
+        options: &KeyspaceOptions,
         bytes: u64,
         no_slowdown: bool,
         deadline: Option<Nanos>,
     ) -> Result<()> {
-        if self.level.load(Ordering::Acquire) == 0 {
+        if self.level.load(Ordering::Acquire) == 0 && !engine.write_budget.is_full() {
             return Ok(());
         }
-        self.admit_slowly(engine, bytes, no_slowdown, deadline)
+        self.admit_slowly(engine, options, bytes, no_slowdown, deadline)
     }
 
     #[cold]
     fn admit_slowly(
         &self,
         engine: &Engine,
+        options: &KeyspaceOptions,
         bytes: u64,
         no_slowdown: bool,
         deadline: Option<Nanos>,
@@ -221,12 +246,16 @@ impl StallGate {
             engine.error.check()?;
             engine.check_open()?;
             let now = engine.env.now();
-            let admission = self.admission();
+            let mut admission = self.admission();
+            if engine.write_budget.is_still_full() {
+                relieve_budget(engine);
+                admission = Admission::Stopped(StallCause::Memtable);
+            }
             let (cause, slot) = match admission {
                 Admission::Open => return Ok(()),
                 Admission::Delayed(cause, pressure) => {
                     let latest = if no_slowdown { now } else { deadline.unwrap_or(Nanos::MAX) };
-                    let slot = self.take_slot(engine, now, latest, bytes, pressure);
+                    let slot = self.take_slot(options, now, latest, bytes, pressure);
                     if slot.is_some_and(|slot| slot <= now) {
                         return Ok(());
                     }
@@ -263,13 +292,13 @@ impl StallGate {
     /// with the line left as it is for others, if that is after `latest`.
     fn take_slot(
         &self,
-        engine: &Engine,
+        options: &KeyspaceOptions,
         now: Nanos,
         latest: Nanos,
         bytes: u64,
         pressure: f64,
     ) -> Option<Nanos> {
-        let slowest = engine.options.delayed_write_bytes_per_s.max(1) as f64;
+        let slowest = options.delayed_write_bytes_per_s.max(1) as f64;
         let pace = slowest * PACE_SPAN.powf(1.0 - pressure);
         let cost = (bytes as f64 / pace * 1e9) as Nanos;
         let slot_after = |next: Nanos| next.clamp(now, now + DELAY_MAX);
@@ -322,7 +351,7 @@ mod tests {
 
     #[test]
     fn pressure_rises_from_the_slowdown_mark_to_the_stop_mark() {
-        let options = Options::default();
+        let options = KeyspaceOptions::default();
         assert_eq!(admission(&inputs(19, 0), &options), Admission::Open);
         assert_eq!(admission(&inputs(20, 0), &options), Admission::Delayed(StallCause::Level0, 0.0));
         assert_eq!(admission(&inputs(28, 0), &options), Admission::Delayed(StallCause::Level0, 0.5));
@@ -335,14 +364,18 @@ mod tests {
 
     #[test]
     fn writes_stop_at_the_stop_mark_where_the_slowdown_mark_is_the_same() {
-        let options = Options { level0_slowdown_trigger: 8, level0_stop_trigger: 8, ..Options::default() };
+        let options = KeyspaceOptions {
+            level0_slowdown_trigger: 8,
+            level0_stop_trigger: 8,
+            ..KeyspaceOptions::default()
+        };
         assert_eq!(admission(&inputs(7, 0), &options), Admission::Open);
         assert_eq!(admission(&inputs(8, 0), &options), Admission::Stopped(StallCause::Level0));
     }
 
     #[test]
     fn without_automatic_compaction_only_memtables_stop_writers() {
-        let options = Options { automatic_compaction: false, ..Options::default() };
+        let options = KeyspaceOptions { automatic_compaction: false, ..KeyspaceOptions::default() };
         assert_eq!(admission(&inputs(1000, u64::MAX), &options), Admission::Open);
         let blocked = StallInputs { memtable_blocked: true, ..inputs(0, 0) };
         assert_eq!(admission(&blocked, &options), Admission::Stopped(StallCause::Memtable));

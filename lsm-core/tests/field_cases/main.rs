@@ -7,5 +7,6 @@
 mod hostile;
 
 mod io;
+mod keyspaces;
 mod log;
 mod reads;

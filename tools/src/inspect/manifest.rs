@@ -59,6 +59,7 @@ fn record(offset: u64, record: &ManifestRecord, printer: &mut Printer<'_>) -> io
         .maybe("log_named", record.log_named.map(|number| number.0))
         .maybe("replay_end_segment", record.replay_end.map(|end| end.segment.0))
         .maybe("replay_end_offset", record.replay_end.map(|end| end.offset))
+        .maybe("keyspace_id_next", record.keyspace_id_next.map(u64::from))
         .end()?;
     for keyspace in &record.keyspaces_created {
         printer

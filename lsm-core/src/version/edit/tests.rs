@@ -72,6 +72,7 @@ pub(in crate::version) fn random_record(rng: &mut Rng) -> ManifestRecord {
             comparator: "dialsm.bytewise".into(),
         }),
         keyspaces_dropped: list(rng, |rng| rng.next() as u32),
+        keyspace_id_next: some(rng, |rng| rng.next() as u32),
         void_intervals: list(rng, |rng| {
             let to = rng.below(SEQNO_MAX) + 2;
             VoidInterval { tree: random_tree(rng), from: rng.below(to), to }

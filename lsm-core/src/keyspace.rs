@@ -1,0 +1,192 @@
+//! Keyspaces: the named trees of an open database, and how one is born and ends.
+//!
+//! ```text
+//! create   manifest: id and name, synced ─ in the registry ─ first write
+//! drop     between two groups: out of the registry, tree emptied ─ manifest: id gone, synced
+//!          ─ its tables obsolete ─ files unlinked when the last reader's view lets go
+//! ```
+//! Invariants
+//! - An id is never given out twice in the life of a database: the manifest knows the next one.
+//! - A record of the log names only ids that were in the durable manifest when it was written, and
+//!   that were not dropped: the leader of each group looks them up in the registry, which changes
+//!   only after the manifest does (create) or between two groups (drop). So replay skips an id
+//!   that was given out and is gone, and an id that was never given out is corruption (rule 23).
+//! - A drop that was begun is not undone: should the manifest fail, it is written again with the
+//!   next change, and only a crash before that brings the keyspace back, as it was at the drop.
+//!
+//! A name is text for people: no file is named after it. Names of dropped keyspaces are free again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use dialsm_io::Env;
+
+use crate::engine::Engine;
+use crate::gate::Gate;
+use crate::merge_operator::Merging;
+use crate::options::KeyspaceOptions;
+use crate::tree::Tree;
+use crate::types::TreeId;
+use crate::version::Version;
+use crate::{Error, ErrorKind, Result};
+
+/// The name of the keyspace that every database has, with id 0.
+pub const DEFAULT_KEYSPACE: &str = "default";
+
+/// The longest name of a keyspace, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// A handle on a keyspace of an open database. Cheap to clone; usable from all threads.
+///
+/// It may outlive the keyspace and the database: calls with it then fail, with `NotFound` or `Closed`.
+#[derive(Clone)]
+pub struct Keyspace(pub(crate) Arc<Tree>);
+
+impl Keyspace {
+    /// Its id, by which batches name it. Never used twice in a database.
+    pub fn id(&self) -> u32 {
+        self.0.id.keyspace
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The options it was opened with.
+    pub fn options(&self) -> &KeyspaceOptions {
+        &self.0.options
+    }
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyspace({} {:?})", self.id(), self.name())
+    }
+}
+
+/// The keyspaces that are there, by ascending id; the default one first. Replaced as a whole.
+pub(crate) type Alive = Vec<Arc<Tree>>;
+
+/// The registry of an open database.
+pub(crate) struct Keyspaces {
+    alive: ArcSwap<Alive>,
+    /// No id at or above this one was given out.
+    next_id: AtomicU32,
+    /// Held over a creation or a drop.
+    changing: Gate,
+}
+
+impl Keyspaces {
+    pub(crate) fn new(env: &dyn Env, alive: Alive, next_id: u32) -> Keyspaces {
+        Keyspaces {
+            alive: ArcSwap::from_pointee(alive),
+            next_id: AtomicU32::new(next_id),
+            changing: Gate::new(env),
+        }
+    }
+
+    /// Those that are there now.
+    pub(crate) fn alive(&self) -> Arc<Alive> {
+        self.alive.load_full()
+    }
+
+    /// The same, cheaper, for a short look.
+    pub(crate) fn alive_guard(&self) -> Guard<Arc<Alive>> {
+        self.alive.load()
+    }
+
+    pub(crate) fn next_id(&self) -> u32 {
+        self.next_id.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Tree>> {
+        self.alive.load().iter().find(|tree| &*tree.name == name).cloned()
+    }
+}
+
+/// The tree with that id among `alive`.
+pub(crate) fn by_id(alive: &[Arc<Tree>], id: u32) -> Option<&Arc<Tree>> {
+    // Until one is dropped, ids are places.
+    if let Some(tree) = alive.get(id as usize)
+        && tree.id.keyspace == id
+    {
+        return Some(tree);
+    }
+    alive.binary_search_by_key(&id, |tree| tree.id.keyspace).ok().map(|at| &alive[at])
+}
+
+/// The error of a call that names a keyspace which is not there.
+pub(crate) fn unknown(id: u32) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no keyspace {id}"))
+}
+
+/// Refuses names that would not do.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        let text = format!("a keyspace's name has 1 to {NAME_BYTES_MAX} bytes, not {}", name.len());
+        return Err(Error::invalid(text));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Error::invalid("a keyspace's name has no control characters"));
+    }
+    Ok(())
+}
+
+/// Creates a keyspace, durable when this returns.
+pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+    let _inside = engine.enter()?;
+    check_name(name)?;
+    options.validate()?;
+    engine.error.check()?;
+    let registry = &engine.keyspaces;
+    let _only_one = registry.changing.enter();
+    if registry.by_name(name).is_some() {
+        return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a keyspace {name:?} already")));
+    }
+    let keyspace = registry.next_id();
+    let after = keyspace
+        .checked_add(1)
+        .ok_or_else(|| Error::new(ErrorKind::Unsupported, "the database has used up its keyspace ids"))?;
+    // Spent even if the manifest fails: what it holds then is unknown.
+    registry.next_id.store(after, Ordering::Release);
+    let version = Arc::new(Version::empty(options.comparator.clone()));
+    let id = TreeId { keyspace, shard: 0 };
+    let merging = Merging::new(options.merge_operator.clone(), None)?;
+    let budget = engine.write_budget.clone();
+    let tree = Tree::new(engine.env.as_ref(), id, name.into(), options, merging, version, 1, budget);
+    let tree = Arc::new(tree);
+    engine.versions.create_keyspace(engine, &tree)?;
+    let mut alive = Alive::clone(&registry.alive());
+    alive.push(tree.clone());
+    registry.alive.store(Arc::new(alive));
+    Ok(Keyspace(tree))
+}
+
+/// Drops a keyspace; durable when this returns.
+pub(crate) fn drop_keyspace(engine: &Arc<Engine>, tree: &Arc<Tree>) -> Result<()> {
+    let _inside = engine.enter()?;
+    if tree.id.keyspace == 0 {
+        return Err(Error::invalid("the default keyspace can't be dropped"));
+    }
+    let registry = &engine.keyspaces;
+    let _only_one = registry.changing.enter();
+    engine.check_keyspace(tree)?;
+    // A group that was logged before goes into memtables that nobody reads any more; one that is
+    // logged after does not find the keyspace.
+    let last = engine.commit.between_groups(engine, |_, _| {
+        let mut alive = Alive::clone(&registry.alive());
+        alive.retain(|other| !Arc::ptr_eq(other, tree));
+        registry.alive.store(Arc::new(alive));
+        tree.set_dropped()
+    });
+    engine.wake_writers();
+    let result = engine.versions.drop_keyspace(engine, tree, last);
+    // There are files to bury, or a drop to write again.
+    engine.schedule();
+    result
+}
