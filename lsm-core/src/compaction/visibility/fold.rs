@@ -14,8 +14,11 @@
 
 use std::sync::Arc;
 
+use super::{CompactionIter, Out};
 use crate::Result;
+use crate::key::{Kind, kind_byte_of, trailer, trailer_of, user_key};
 use crate::merge_operator::{MergeOperator, full, partial};
+use crate::read::internal::InternalIter;
 use crate::types::SeqNo;
 
 /// Bytes of the operands held back at once; what one costs beside its bytes included.
@@ -105,5 +108,110 @@ impl Chain {
     pub(super) fn advance(&mut self) -> bool {
         self.at += 1;
         self.made.is_none() && self.at < self.len()
+    }
+}
+
+/// What lies below an operand.
+enum Below {
+    /// An operand of the same stripe, with this trailer.
+    Operand(u64),
+    /// The operand once more.
+    Duplicate,
+    Put,
+    Delete,
+    SingleDelete,
+    /// No entry of the key.
+    Nothing,
+    /// An entry that is no base: of another stripe, or of a kind that always goes on.
+    Other,
+}
+
+impl<I, B> CompactionIter<I, B>
+where
+    I: InternalIter,
+    B: FnMut(&[u8]) -> bool,
+{
+    /// The source stands on an operand that nothing hides: takes it and all others right below it in
+    /// its stripe, folds them, and leaves the source behind what went in.
+    #[cold]
+    pub(super) fn fold(&mut self, trailer_bits: u64) -> Result<()> {
+        let stripe = self.stripe_of(trailer_bits >> 8);
+        self.chain.clear();
+        self.chain.push(trailer_bits, self.iter.value());
+        let below = loop {
+            self.iter.next()?;
+            match self.below_operand(stripe) {
+                Below::Operand(trailer) if !self.chain.is_full() => {
+                    self.chain.push(trailer, self.iter.value());
+                    self.counts.read += 1;
+                    self.state.last_trailer = trailer;
+                }
+                Below::Duplicate => {
+                    self.counts.read += 1;
+                    self.counts.duplicates += 1;
+                }
+                below => break below,
+            }
+        };
+        let folded = match below {
+            Below::Put => self.chain.fold_full(&self.key, Some(self.iter.value())),
+            Below::Delete | Below::SingleDelete => self.chain.fold_full(&self.key, None),
+            Below::Nothing if !self.may_exist() => self.chain.fold_full(&self.key, None),
+            _ => {
+                if self.chain.fold_partial(&self.key) {
+                    self.counts.folded += self.chain.len() as u64 - 1;
+                }
+                self.offer_operand();
+                return Ok(());
+            }
+        };
+        if !folded {
+            self.offer_operand();
+            return Ok(());
+        }
+        self.counts.folded += self.chain.len() as u64 - 1;
+        if matches!(below, Below::Put | Below::Delete) {
+            self.counts.read += 1;
+            self.counts.folded += 1;
+            self.state.last_trailer = trailer_of(self.iter.key());
+            self.iter.next()?;
+        }
+        let seqno = self.chain.seqno();
+        let seqno = if self.put_is_zeroed(stripe, seqno) { 0 } else { seqno };
+        self.set_out_key(trailer(seqno, Kind::Put as u8));
+        self.out = Out::Chain;
+        Ok(())
+    }
+
+    /// What the source stands on, behind an operand of the key at hand.
+    fn below_operand(&self, stripe: usize) -> Below {
+        if !self.iter.valid() {
+            return Below::Nothing;
+        }
+        let internal = self.iter.key();
+        if self.comparator.compare(user_key(internal), &self.key).is_ne() {
+            return Below::Nothing;
+        }
+        let trailer = trailer_of(internal);
+        if trailer == self.state.last_trailer {
+            return Below::Duplicate;
+        }
+        if trailer > self.state.last_trailer || self.stripe_of(trailer >> 8) != stripe {
+            // Out of order: whoever looks at it next says so.
+            return Below::Other;
+        }
+        match Kind::from_u8(kind_byte_of(internal)) {
+            Some(Kind::Merge) => Below::Operand(trailer),
+            Some(Kind::Put) => Below::Put,
+            Some(Kind::Delete) => Below::Delete,
+            Some(Kind::SingleDelete) => Below::SingleDelete,
+            _ => Below::Other,
+        }
+    }
+
+    /// Puts an operand of the chain on offer: the one that all were folded into, or one as it was.
+    pub(super) fn offer_operand(&mut self) {
+        self.set_out_key(self.chain.trailer());
+        self.out = Out::Chain;
     }
 }
