@@ -233,7 +233,7 @@ fn b041_a_result_beyond_the_bound_is_an_error_of_its_key_only() {
         }
         compact(&db);
     }
-    assert_eq!(db.metrics().levels.iter().map(|level| level.compactions).sum::<u64>() > 0, true);
+    assert!(db.metrics().levels.iter().map(|level| level.compactions).sum::<u64>() > 0);
     operator.mended.store(true, Ordering::Relaxed);
     assert_eq!(contents(&db).values().filter(|value| **value == b"0111").count(), 3);
 }

@@ -9,8 +9,8 @@
 //! ```
 //! The result takes the newest operand's place: all snapshots see either all of a stripe's operands or
 //! none, and readers without a snapshot see all that is published. A chain longer than
-//! [`CHAIN_BYTES_MAX`] is folded in pieces, none of which is larger: memory stays bounded, and the
-//! next compaction finds the pieces.
+//! [`CHAIN_BYTES_MAX`] is folded in pieces, which are larger by one operand at most: memory stays bounded,
+//! and the next compaction finds the pieces.
 
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ pub(super) struct Chain {
     /// The operands end to end, newest first: trailer, and where each ends in `bytes`.
     operands: Vec<(u64, usize)>,
     bytes: Vec<u8>,
+    pub(super) bytes_max: usize,
     /// What the operator made of them.
     made: Option<Vec<u8>>,
     /// Without it: the operand on offer.
@@ -39,7 +40,14 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn new(operator: Option<Arc<dyn MergeOperator>>) -> Chain {
-        Chain { operator, operands: Vec::new(), bytes: Vec::new(), made: None, at: 0 }
+        Chain {
+            operator,
+            operands: Vec::new(),
+            bytes: Vec::new(),
+            bytes_max: CHAIN_BYTES_MAX,
+            made: None,
+            at: 0,
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -64,7 +72,7 @@ impl Chain {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() + self.operands.len() * OPERAND_BYTES >= CHAIN_BYTES_MAX
+        self.bytes.len() + self.operands.len() * OPERAND_BYTES >= self.bytes_max
     }
 
     /// The sequence number of the newest operand, which the result takes.

@@ -173,7 +173,7 @@ fn random_walk_beside_an_ordered_map() {
         // Keys b..g; walks and bounds use a..h, to lie just outside too. Every entry has its own
         // sequence; up to 60 of them, so that some keys have more versions than RESEEK_AFTER.
         let count = rng.below(60);
-        let kinds = 5 + rng.below(3);
+        let kinds = [5, 7, 7][rng.below(3) as usize];
         let entries: Vec<Entry> = (1..=count)
             .map(|seqno| {
                 let kind = [PUT, PUT, PUT, DELETE, SINGLE_DELETE, MERGE, MERGE][rng.below(kinds) as usize];
