@@ -68,6 +68,7 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
         outputs.add(entries.key(), entries.value())?;
         entries.next()?;
     }
+    entries.counts().note(&engine.metrics);
     outputs.finish()
 }
 

@@ -108,6 +108,11 @@ counters! {
     IteratorSteps = iterator_steps,
     /// Entries that iterators passed without showing: older versions and tombstones.
     IteratorSkips = iterator_skips,
+    /// Merge operands, and their bases, that flushes and compactions folded into another entry.
+    OperandsFolded = operands_folded,
+    /// Values that the merge operator failed to make there. Nothing is lost, but operands gather; reads
+    /// return their failures.
+    MergeFailures = merge_failures,
     /// Tables open now.
     OpenTables = open_tables,
 }

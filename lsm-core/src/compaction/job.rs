@@ -128,6 +128,7 @@ impl SubJobs {
             }
             entries.next()?;
         }
+        entries.counts().note(&engine.metrics);
         outputs.finish()
     }
 
