@@ -20,7 +20,6 @@ use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
 use crate::invariants::check_installed;
 use crate::key::user_key;
-use crate::metrics::Counter;
 use crate::range_del::fragments::{Covering, needed};
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::TableFile;
@@ -121,7 +120,7 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
         }
         entries.next()?;
     }
-    engine.metrics.add(Counter::RangeDeletedEntries, entries.counts().range_deleted);
+    entries.counts().note(&engine.metrics);
     outputs.finish()
 }
 

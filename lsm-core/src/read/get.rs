@@ -38,8 +38,8 @@ pub struct ReadContext {
 /// The newest value of `key` at or below `seqno` in this view.
 ///
 /// # Errors
-/// Those of the tables; `Unsupported` for kinds of a newer build; for a key with operands, those of
-/// [`Chain`].
+/// Those of the tables; `Unsupported` for kinds of a newer build; for a key with operands `Callback` if
+/// the merge operator fails, and `InvalidArgument` without one.
 pub(crate) fn get(
     engine: &Engine,
     tree: &Tree,
@@ -58,11 +58,9 @@ pub(crate) fn get(
             if chain.is_none() {
                 engine.metrics.add(Counter::GetHitsMemtable, 1);
             }
-            if chain.is_none() && entry.kind_byte != MERGE {
-                return value_of(entry.kind_byte, || Slice::copy_of(entry.value));
-            }
-            let found = (entry.seqno, entry.kind_byte, Slice::copy_of(entry.value));
-            if let Some(end) = Chain::go_on(&mut chain, tree, key, found, cover, || buffer.table.iter())? {
+            let found = (entry.seqno, entry.kind_byte);
+            let value = || Slice::copy_of(entry.value);
+            if let Some(end) = meet(&mut chain, tree, key, found, cover, value, || buffer.table.iter())? {
                 return Ok(end);
             }
         }
@@ -85,12 +83,9 @@ pub(crate) fn get(
             if chain.is_none() {
                 engine.metrics.add_level(LevelCounter::GetHits, 0, 1);
             }
-            if chain.is_none() && found.kind != MERGE {
-                return value_of(found.kind, || found.value);
-            }
-            let found = (found.seqno, found.kind, found.value);
+            let (place, value) = ((found.seqno, found.kind), || found.value);
             let cursor = || reader.iter(iter_spec(&spec));
-            if let Some(end) = Chain::go_on(&mut chain, tree, key, found, cover, cursor)? {
+            if let Some(end) = meet(&mut chain, tree, key, place, cover, value, cursor)? {
                 return Ok(end);
             }
         }
@@ -109,12 +104,9 @@ pub(crate) fn get(
             if chain.is_none() {
                 engine.metrics.add_level(LevelCounter::GetHits, level, 1);
             }
-            if chain.is_none() && found.kind != MERGE {
-                return value_of(found.kind, || found.value);
-            }
-            let found = (found.seqno, found.kind, found.value);
+            let (place, value) = ((found.seqno, found.kind), || found.value);
             let cursor = || reader.iter(iter_spec(&spec));
-            if let Some(end) = Chain::go_on(&mut chain, tree, key, found, cover, cursor)? {
+            if let Some(end) = meet(&mut chain, tree, key, place, cover, value, cursor)? {
                 return Ok(end);
             }
         }
@@ -134,7 +126,30 @@ fn nothing_older(engine: &Engine, chain: Option<Chain>, key: &[u8]) -> Result<Op
     Ok(None)
 }
 
-const MERGE: u8 = Kind::Merge as u8;
+/// The sequence from which the next source is asked. Below an operand, so that one that lies in two
+/// sources counts once (rule 7).
+#[inline]
+fn chain_seqno(chain: &Option<Chain>, seqno: SeqNo) -> SeqNo {
+    chain.as_ref().map_or(seqno, |chain| chain.seqno.saturating_sub(1))
+}
+
+/// What the entry that a source holds means to the look-up: its answer, or `None` if older sources
+/// have a say. `cursor` gives what is older in the same source.
+#[inline]
+fn meet<I: InternalIter>(
+    chain: &mut Option<Chain>,
+    tree: &Tree,
+    key: &[u8],
+    (seqno, kind): (SeqNo, u8),
+    cover: SeqNo,
+    value: impl FnOnce() -> Slice,
+    cursor: impl FnOnce() -> I,
+) -> Result<Option<Option<Slice>>> {
+    if chain.is_none() && kind != Kind::Merge as u8 {
+        return value_of(kind, value).map(Some);
+    }
+    Chain::go_on(chain, tree, key, (seqno, kind, value()), cover, cursor)
+}
 
 /// The operands of the key met so far; nothing has ended them yet.
 struct Chain {
@@ -142,13 +157,6 @@ struct Chain {
     operands: Operands,
     /// Sequence of the oldest of them.
     seqno: SeqNo,
-}
-
-/// The sequence from which the next source is asked. Below an operand, so that one that lies in two
-/// sources counts once (rule 7).
-#[inline]
-fn chain_seqno(chain: &Option<Chain>, seqno: SeqNo) -> SeqNo {
-    chain.as_ref().map_or(seqno, |chain| chain.seqno.saturating_sub(1))
 }
 
 fn iter_spec(spec: &ReadSpec) -> IterSpec {
@@ -161,7 +169,7 @@ impl Chain {
     /// range tombstone over the key, are hidden.
     ///
     /// # Errors
-    /// `InvalidArgument` without a merge operator; `Callback` if it fails; else as [`get`].
+    /// As [`get`].
     #[cold]
     fn go_on<I: InternalIter>(
         chain: &mut Option<Chain>,
@@ -199,7 +207,7 @@ impl Chain {
 
     /// The next older entry: one more operand, or the end.
     fn meet(&mut self, key: &[u8], seqno: SeqNo, kind: u8, value: Slice) -> Result<Option<Option<Slice>>> {
-        if kind == MERGE {
+        if kind == Kind::Merge as u8 {
             self.seqno = seqno;
             self.operands.push_older(&*self.operator, key, value);
             return Ok(None);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::tap::{Event, Tap, witness, witnessed};
 use super::{Model, contents, letters, open};
 
-/// The operations of a batch: no value means delete.
+/// The operations of a batch: no value means delete. Values of keys that begin with 'm' are operands.
 pub(crate) type Ops = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// What the writers have done so far; all of one instant, since one thread runs at a time.
@@ -24,6 +24,11 @@ pub(crate) struct Ledger {
     pub(crate) synced_writes: u64,
     pub(crate) flushes: u64,
     pub(crate) manual_compactions: u64,
+}
+
+/// Whether what is written to the key are operands.
+fn is_merged(key: &[u8]) -> bool {
+    key.starts_with(b"m")
 }
 
 /// How a workload is driven.
@@ -144,6 +149,11 @@ impl Machine {
         for id in ids {
             for (key, value) in &ledger.batches[id] {
                 match value {
+                    Some(operand) if is_merged(key) && model.contains_key(key) => {
+                        let value = model.get_mut(key).expect("just found");
+                        value.push(b'+');
+                        value.extend_from_slice(operand);
+                    }
                     Some(value) => drop(model.insert(key.clone(), value.clone())),
                     None => drop(model.remove(key)),
                 }
@@ -207,7 +217,8 @@ impl Writer {
         self.next_id += 1;
         let mut ops: Ops = vec![(witness(id), Some(Vec::new()))];
         for _ in 0..=self.rng.below(4) {
-            let key = format!("k{:04}", self.rng.below(self.keys)).into_bytes();
+            let sort = if self.rng.chance(1, 4) { 'm' } else { 'k' };
+            let key = format!("{sort}{:04}", self.rng.below(self.keys)).into_bytes();
             let len = [0, 30, 400, 2500][self.rng.below(4) as usize];
             let value = self.rng.chance(3, 4).then(|| letters(&mut self.rng, len));
             ops.push((key, value));
@@ -215,6 +226,7 @@ impl Writer {
         let mut batch = WriteBatch::new();
         for (key, value) in &ops {
             match value {
+                Some(operand) if is_merged(key) => batch.merge(key, operand).expect("merge"),
                 Some(value) => batch.put(key, value).expect("put"),
                 None => batch.delete(key).expect("delete"),
             }

@@ -9,4 +9,5 @@ mod hostile;
 mod io;
 mod keyspaces;
 mod log;
+mod merges;
 mod reads;
