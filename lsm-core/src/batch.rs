@@ -180,7 +180,8 @@ impl WriteBatch {
         self.push(Kind::Delete, keyspace, key, &[])
     }
 
-    /// Removes a key of the default keyspace that was put at most once since its last delete.
+    /// Removes a key of the default keyspace that was put only while it was absent; the promise is that of
+    /// [`Db::single_delete`](crate::Db::single_delete).
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -188,7 +189,7 @@ impl WriteBatch {
         self.single_delete_in(0, key)
     }
 
-    /// Removes a key that was put at most once since its last delete.
+    /// Removes a key that was put only while it was absent.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].

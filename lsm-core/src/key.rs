@@ -28,7 +28,7 @@ pub const VALUE_BYTES_MAX: usize = 1 << 30;
 pub enum Kind {
     /// The key is gone.
     Delete = 1,
-    /// The key is gone; the writer promises that it was put at most once since the last delete.
+    /// The key is gone; the writer promises that it was put only while it was absent.
     SingleDelete = 2,
     /// All keys from this one up to the value (exclusive) are gone. In a section of its own.
     RangeDelete = 3,

@@ -218,7 +218,13 @@ fn guarded(call: impl FnOnce() -> Option<Vec<u8>>) -> Result<Vec<u8>> {
             format!("the merge operator made {} bytes; the bound is {VALUE_BYTES_MAX}", made.len())
         }
         Ok(None) => "the merge operator failed".to_owned(),
-        Err(_) => "the merge operator panicked".to_owned(),
+        Err(payload) => {
+            // What was thrown may throw again when it is dropped.
+            if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
+                std::mem::forget(second);
+            }
+            "the merge operator panicked".to_owned()
+        }
     };
     Err(Error::new(ErrorKind::Callback, text))
 }

@@ -3,7 +3,6 @@
 //! they become (`output`; C5).
 
 pub mod debt;
-mod fold;
 pub(crate) mod job;
 pub(crate) mod output;
 pub mod picker;

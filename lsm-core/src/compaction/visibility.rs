@@ -45,13 +45,14 @@ use std::cmp::Ordering;
 
 use std::sync::Arc;
 
-use super::fold::Chain;
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, trailer, trailer_of, user_key};
 use crate::merge_operator::MergeOperator;
 use crate::range_del::fragments::Covering;
 use crate::read::internal::InternalIter;
 use crate::types::{SEQNO_MAX, SeqNo};
 use crate::{Error, ErrorKind, Result};
+
+use fold::Chain;
 
 /// What was not let through, by reason, in entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,23 +104,6 @@ enum Verdict {
     Fold,
     /// Let the tombstone held back go first, then look at the entry again.
     HeldFirst,
-}
-
-/// What lies below an operand.
-enum Below {
-    /// An operand of the same stripe, with this trailer.
-    Operand(u64),
-    /// The operand once more.
-    Duplicate,
-    Put,
-    Delete,
-    SingleDelete,
-    /// An entry that a range tombstone hides, and with it all that is older.
-    Covered,
-    /// No entry of the key.
-    Nothing,
-    /// An entry that is no base: of another stripe, or of a kind that always goes on.
-    Other,
 }
 
 /// Whether newer entries and range tombstones may hide an entry of this kind.
@@ -548,93 +532,6 @@ where
         self.out_key.extend_from_slice(&trailer.to_le_bytes());
     }
 
-    /// The source stands on an operand that nothing hides: takes it and all others right below it in
-    /// its stripe, folds them, and leaves the source behind what went in.
-    #[cold]
-    fn fold(&mut self, trailer_bits: u64) -> Result<()> {
-        let stripe = self.stripe_of(trailer_bits >> 8);
-        self.chain.clear();
-        self.chain.push(trailer_bits, self.iter.value());
-        let below = loop {
-            self.iter.next()?;
-            match self.below_operand(stripe) {
-                Below::Operand(trailer) if !self.chain.is_full() => {
-                    self.chain.push(trailer, self.iter.value());
-                    self.counts.read += 1;
-                    self.state.last_trailer = trailer;
-                }
-                Below::Duplicate => {
-                    self.counts.read += 1;
-                    self.counts.duplicates += 1;
-                }
-                below => break below,
-            }
-        };
-        let folded = match below {
-            Below::Put => self.chain.fold_full(&self.key, Some(self.iter.value())),
-            Below::Delete | Below::SingleDelete | Below::Covered => self.chain.fold_full(&self.key, None),
-            Below::Nothing if !self.may_exist() => self.chain.fold_full(&self.key, None),
-            _ => {
-                if self.chain.fold_partial(&self.key) {
-                    self.counts.folded += self.chain.len() as u64 - 1;
-                }
-                self.offer_operand();
-                return Ok(());
-            }
-        };
-        if !folded {
-            self.offer_operand();
-            return Ok(());
-        }
-        self.counts.folded += self.chain.len() as u64 - 1;
-        if matches!(below, Below::Put | Below::Delete) {
-            self.counts.read += 1;
-            self.counts.folded += 1;
-            self.state.last_trailer = trailer_of(self.iter.key());
-            self.iter.next()?;
-        }
-        let seqno = self.chain.seqno();
-        let seqno = if self.put_is_zeroed(stripe, seqno) { 0 } else { seqno };
-        self.set_out_key(trailer(seqno, Kind::Put as u8));
-        self.out = Out::Chain;
-        Ok(())
-    }
-
-    /// What the source stands on, behind an operand of the key at hand.
-    fn below_operand(&mut self, stripe: usize) -> Below {
-        if !self.iter.valid() {
-            return Below::Nothing;
-        }
-        let internal = self.iter.key();
-        if self.comparator.compare(user_key(internal), &self.key).is_ne() {
-            return Below::Nothing;
-        }
-        let trailer = trailer_of(internal);
-        if trailer == self.state.last_trailer {
-            return Below::Duplicate;
-        }
-        if trailer > self.state.last_trailer || self.stripe_of(trailer >> 8) != stripe {
-            // Out of order: whoever looks at it next says so.
-            return Below::Other;
-        }
-        if self.covering.is_some() && self.is_covered(trailer) {
-            return Below::Covered;
-        }
-        match Kind::from_u8(trailer as u8) {
-            Some(Kind::Merge) => Below::Operand(trailer),
-            Some(Kind::Put) => Below::Put,
-            Some(Kind::Delete) => Below::Delete,
-            Some(Kind::SingleDelete) => Below::SingleDelete,
-            _ => Below::Other,
-        }
-    }
-
-    /// Puts an operand of the chain on offer: the one that all were folded into, or one as it was.
-    fn offer_operand(&mut self) {
-        self.set_out_key(self.chain.trailer());
-        self.out = Out::Chain;
-    }
-
     fn may_exist(&mut self) -> bool {
         *self.state.may_exist.get_or_insert_with(|| (self.may_exist)(&self.key))
     }
@@ -650,5 +547,6 @@ where
     }
 }
 
+mod fold;
 #[cfg(test)]
 mod tests;

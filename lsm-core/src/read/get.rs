@@ -38,8 +38,8 @@ pub struct ReadContext {
 /// The newest value of `key` at or below `seqno` in this view.
 ///
 /// # Errors
-/// Those of the tables; `Unsupported` for kinds of a newer build; for a key with operands, those of
-/// [`Chain`].
+/// Those of the tables; `Unsupported` for kinds of a newer build; for a key with operands `Callback` if
+/// the merge operator fails, and `InvalidArgument` without one.
 pub(crate) fn get(
     engine: &Engine,
     tree: &Tree,
@@ -58,11 +58,9 @@ pub(crate) fn get(
             if chain.is_none() {
                 engine.metrics.add(Counter::GetHitsMemtable, 1);
             }
-            if chain.is_none() && entry.kind_byte != MERGE {
-                return value_of(entry.kind_byte, || Slice::copy_of(entry.value));
-            }
-            let found = (entry.seqno, entry.kind_byte, Slice::copy_of(entry.value));
-            if let Some(end) = Chain::go_on(&mut chain, tree, key, found, cover, || buffer.table.iter())? {
+            let value = || Slice::copy_of(entry.value);
+            let cursor = || (buffer.table.iter(), cover);
+            if let Some(end) = meet(&mut chain, tree, key, entry.seqno, entry.kind_byte, value, cursor)? {
                 return Ok(end);
             }
         }
@@ -85,12 +83,8 @@ pub(crate) fn get(
             if chain.is_none() {
                 engine.metrics.add_level(LevelCounter::GetHits, 0, 1);
             }
-            if chain.is_none() && found.kind != MERGE {
-                return value_of(found.kind, || found.value);
-            }
-            let found = (found.seqno, found.kind, found.value);
-            let cursor = || reader.iter(iter_spec(&spec));
-            if let Some(end) = Chain::go_on(&mut chain, tree, key, found, cover, cursor)? {
+            let cursor = || (reader.iter(iter_spec(&spec)), cover);
+            if let Some(end) = meet(&mut chain, tree, key, found.seqno, found.kind, || found.value, cursor)? {
                 return Ok(end);
             }
         }
@@ -109,12 +103,8 @@ pub(crate) fn get(
             if chain.is_none() {
                 engine.metrics.add_level(LevelCounter::GetHits, level, 1);
             }
-            if chain.is_none() && found.kind != MERGE {
-                return value_of(found.kind, || found.value);
-            }
-            let found = (found.seqno, found.kind, found.value);
-            let cursor = || reader.iter(iter_spec(&spec));
-            if let Some(end) = Chain::go_on(&mut chain, tree, key, found, cover, cursor)? {
+            let cursor = || (reader.iter(iter_spec(&spec)), cover);
+            if let Some(end) = meet(&mut chain, tree, key, found.seqno, found.kind, || found.value, cursor)? {
                 return Ok(end);
             }
         }
@@ -134,7 +124,31 @@ fn nothing_older(engine: &Engine, chain: Option<Chain>, key: &[u8]) -> Result<Op
     Ok(None)
 }
 
-const MERGE: u8 = Kind::Merge as u8;
+/// The sequence from which the next source is asked. Below an operand, so that one that lies in two
+/// sources counts once (rule 7).
+#[inline]
+fn chain_seqno(chain: &Option<Chain>, seqno: SeqNo) -> SeqNo {
+    chain.as_ref().map_or(seqno, |chain| chain.seqno.saturating_sub(1))
+}
+
+/// What the entry that a source holds means to the look-up: its answer, or `None` if older sources
+/// have a say. `cursor` gives what is older in the same source, and the newest range tombstone there,
+/// which hides what is older than it.
+#[inline]
+fn meet<I: InternalIter>(
+    chain: &mut Option<Chain>,
+    tree: &Tree,
+    key: &[u8],
+    seqno: SeqNo,
+    kind: u8,
+    value: impl FnOnce() -> Slice,
+    cursor: impl FnOnce() -> (I, SeqNo),
+) -> Result<Option<Option<Slice>>> {
+    if chain.is_none() && kind != Kind::Merge as u8 {
+        return value_of(kind, value).map(Some);
+    }
+    Chain::go_on(chain, tree, key, (seqno, kind, value()), cursor)
+}
 
 /// The operands of the key met so far; nothing has ended them yet.
 struct Chain {
@@ -144,32 +158,23 @@ struct Chain {
     seqno: SeqNo,
 }
 
-/// The sequence from which the next source is asked. Below an operand, so that one that lies in two
-/// sources counts once (rule 7).
-#[inline]
-fn chain_seqno(chain: &Option<Chain>, seqno: SeqNo) -> SeqNo {
-    chain.as_ref().map_or(seqno, |chain| chain.seqno.saturating_sub(1))
-}
-
 fn iter_spec(spec: &ReadSpec) -> IterSpec {
     IterSpec { fill_cache: spec.fill_cache, verify: spec.verify, readahead_max: 0 }
 }
 
 impl Chain {
-    /// A source holds `found`, and `cursor` gives what is older in it: takes operands from it; the
-    /// look-up's answer, if the chain ends in this source with an entry. Entries below `cover`, the newest
-    /// range tombstone over the key, are hidden.
+    /// Takes operands from a source that holds `found` and what `cursor` gives; the look-up's answer, if
+    /// the chain ends there with an entry.
     ///
     /// # Errors
-    /// `InvalidArgument` without a merge operator; `Callback` if it fails; else as [`get`].
+    /// As [`get`].
     #[cold]
     fn go_on<I: InternalIter>(
         chain: &mut Option<Chain>,
         tree: &Tree,
         key: &[u8],
         found: (SeqNo, u8, Slice),
-        cover: SeqNo,
-        cursor: impl FnOnce() -> I,
+        cursor: impl FnOnce() -> (I, SeqNo),
     ) -> Result<Option<Option<Slice>>> {
         let chain = match chain {
             Some(chain) => chain,
@@ -182,7 +187,7 @@ impl Chain {
         if let Some(end) = chain.meet(key, seqno, kind, value)? {
             return Ok(Some(end));
         }
-        let mut cursor = cursor();
+        let (mut cursor, cover) = cursor();
         cursor.seek(&internal_key(key, chain.seqno.saturating_sub(1), SEEK_KIND))?;
         while cursor.valid() && same_key(&tree.comparator, cursor.key(), key) {
             let (seqno, kind) = (seqno_of(cursor.key()), kind_byte_of(cursor.key()));
@@ -199,7 +204,7 @@ impl Chain {
 
     /// The next older entry: one more operand, or the end.
     fn meet(&mut self, key: &[u8], seqno: SeqNo, kind: u8, value: Slice) -> Result<Option<Option<Slice>>> {
-        if kind == MERGE {
+        if kind == Kind::Merge as u8 {
             self.seqno = seqno;
             self.operands.push_older(&*self.operator, key, value);
             return Ok(None);

@@ -4,7 +4,8 @@
 //! properties payload = count varint | (name length varint, name, value length varint, value)*
 //! ```
 //! Names are in ascending order. Those of the engine have no dot; who creates a table adds its own
-//! under a prefix (`creation.cause`). Numbers are varints. A reader needs the engine's names and
+//! under a prefix (`creation.cause`; flush and compaction add `merge.operator`, the name of the
+//! keyspace's operator, if it has one). Numbers are varints. A reader needs the engine's names and
 //! passes over those it does not know, so the list can grow without a new format.
 
 use crate::coding::{self, Reader};

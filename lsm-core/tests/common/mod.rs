@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dialsm_core::options::Compression;
-use dialsm_core::{Db, Options, ReadOptions, WriteOptions};
+use dialsm_core::{Db, Options, ReadOptions, WriteOptions, merge_operator};
 use dialsm_io::{Env, SimEnv, SplitMix64};
 
 /// Where the simulated database lives.
@@ -36,6 +36,7 @@ pub(crate) fn tiny() -> Options {
         block_cache_bytes: 1 << 20,
         compression: Compression::None,
         compression_bottom: Compression::Lz4,
+        merge_operator: Some(merge_operator::append(b"+")),
         ..Options::default()
     }
 }

@@ -13,6 +13,7 @@ use super::{Model, contents, letters, open};
 
 /// What is done at a key.
 pub(crate) enum Op {
+    /// A value, or an operand if the key begins with 'm'.
     Put(Vec<u8>),
     Delete,
     /// From the key up to this one.
@@ -44,6 +45,11 @@ pub(crate) struct Ledger {
     pub(crate) range_deletes: u64,
     pub(crate) flushes: u64,
     pub(crate) manual_compactions: u64,
+}
+
+/// Whether what is written to the key are operands.
+fn is_merged(key: &[u8]) -> bool {
+    key.starts_with(b"m")
 }
 
 /// How a workload is driven.
@@ -164,6 +170,11 @@ impl Machine {
         for id in ids {
             for (key, op) in &ledger.batches[id] {
                 match op {
+                    Op::Put(operand) if is_merged(key) && model.contains_key(key) => {
+                        let value = model.get_mut(key).expect("just found");
+                        value.push(b'+');
+                        value.extend_from_slice(operand);
+                    }
                     Op::Put(value) => drop(model.insert(key.clone(), value.clone())),
                     Op::Delete => drop(model.remove(key)),
                     Op::DeleteRange(end) => model.retain(|other, _| other < key || other >= end),
@@ -228,7 +239,8 @@ impl Writer {
         self.next_id += 1;
         let mut ops: Ops = vec![(witness(id), Op::Put(Vec::new()))];
         for _ in 0..=self.rng.below(4) {
-            let key = format!("k{:04}", self.rng.below(self.keys)).into_bytes();
+            let sort = if self.rng.chance(1, 4) { 'm' } else { 'k' };
+            let key = format!("{sort}{:04}", self.rng.below(self.keys)).into_bytes();
             let len = [0, 30, 400, 2500][self.rng.below(4) as usize];
             let op = match self.rng.below(24) {
                 0..18 => Op::Put(letters(&mut self.rng, len)),
@@ -240,12 +252,14 @@ impl Writer {
         // A stretch of keys now and then; witnesses lie outside of it.
         if self.rng.chance(1, 12) {
             let (a, b) = (self.rng.below(self.keys), self.rng.below(self.keys / 4 + 1));
-            let (from, to) = (format!("k{a:04}").into_bytes(), format!("k{:04}", a + b).into_bytes());
+            let sort = if self.rng.chance(1, 4) { 'm' } else { 'k' };
+            let [from, to] = [a, a + b].map(|n| format!("{sort}{n:04}").into_bytes());
             ops.push((from, Op::DeleteRange(to)));
         }
         let mut batch = WriteBatch::new();
         for (key, op) in &ops {
             match op {
+                Op::Put(operand) if is_merged(key) => batch.merge(key, operand).expect("merge"),
                 Op::Put(value) => batch.put(key, value).expect("put"),
                 Op::Delete => batch.delete(key).expect("delete"),
                 Op::DeleteRange(end) => batch.delete_range(key, end).expect("delete a range"),

@@ -28,10 +28,23 @@ fn compact(
     operator: Option<Arc<dyn MergeOperator>>,
     below: impl FnMut(&[u8]) -> bool,
 ) -> (Vec<Entry>, DropCounts) {
+    compact_in_pieces(runs, snapshots, zero, operator, usize::MAX, below)
+}
+
+/// With chains of operands that are full at `chain_bytes_max`.
+fn compact_in_pieces(
+    runs: Vec<Vec<Entry>>,
+    snapshots: &[u64],
+    zero: bool,
+    operator: Option<Arc<dyn MergeOperator>>,
+    chain_bytes_max: usize,
+    below: impl FnMut(&[u8]) -> bool,
+) -> (Vec<Entry>, DropCounts) {
     let children = runs.into_iter().map(VecIter::new).collect();
     let merge = MergingIter::new(Comparator::Bytewise, children);
     let mut iter =
         CompactionIter::new(merge, Comparator::Bytewise, snapshots.to_vec(), zero, below).merging(operator);
+    iter.chain.bytes_max = chain_bytes_max;
     iter.start(None, None).expect("no fault");
     let out = drain(&mut iter).expect("no fault");
     assert!(out.is_sorted_by(|a, b| Comparator::Bytewise.compare_internal(&a.0, &b.0).is_lt()));
@@ -252,6 +265,26 @@ fn operands_are_folded_within_a_stripe() {
     }
 }
 
+#[test]
+fn a_long_chain_is_folded_in_pieces() {
+    let operands = "M9 M8 M7 M6 M5";
+    // An operand of 3 bytes counts as 19: two of them fill a chain of 38.
+    for (input, bottom, whole, single) in [
+        (format!("{operands} P4 P3"), false, "M9=8,9 M7=6,7 P5=4,5", "M9=9 M8=8 M7=7 M6=6 P5=4,5"),
+        (format!("{operands} D4 P3"), true, "M9=8,9 M7=6,7 P0=5", "M9=9 M8=8 M7=7 M6=6 P0=5"),
+        (operands.to_owned(), true, "M9=8,9 M7=6,7 P0=5", "M9=9 M8=8 M7=7 M6=6 P0=5"),
+        (operands.to_owned(), false, "M9=8,9 M7=6,7 M5=5", "M9=9 M8=8 M7=7 M6=6 M5=5"),
+    ] {
+        for (bytes_max, want) in [(38, whole), (1, single)] {
+            let operator: Option<Arc<dyn MergeOperator>> = Some(Plus::new(true, 0));
+            let runs = vec![key_of(&input)];
+            let (out, counts) = compact_in_pieces(runs, &[9], true, operator, bytes_max, |_| !bottom);
+            assert_eq!(shown_with_parts(&out), want, "{input}, {bytes_max} bytes");
+            assert_all_counted(&counts, out.len(), &input);
+        }
+    }
+}
+
 /// A version of a key: its kind, and the sequences of the writes that it stands for, newest first.
 type Versions = BTreeMap<u64, (u8, Vec<u64>)>;
 
@@ -353,7 +386,8 @@ fn random_compactions_never_change_a_read() {
             let zero = rng.below(2) == 0 && !inputs.iter().flatten().any(|e| kind_byte_of(&e.0) == C);
             let below = |key: &[u8]| older.iter().flatten().any(|e| user_key(&e.0) == key);
             let merging = operator.clone().map(|operator| operator as Arc<dyn MergeOperator>);
-            let (out, counts) = compact(inputs, &snapshots, zero, merging, below);
+            let piece = [usize::MAX, 60, 1][rng.below(3) as usize];
+            let (out, counts) = compact_in_pieces(inputs, &snapshots, zero, merging, piece, below);
             runs.insert(from, out);
             add(&mut total, &counts);
             for key in 0..KEYS {

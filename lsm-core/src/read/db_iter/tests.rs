@@ -12,6 +12,7 @@ type Merged = DbIter<MergingIter<VecIter>>;
 const PUT: u8 = Kind::Put as u8;
 const DELETE: u8 = Kind::Delete as u8;
 const SINGLE_DELETE: u8 = Kind::SingleDelete as u8;
+const MERGE: u8 = Kind::Merge as u8;
 
 /// An iterator over entries dealt out to `n` children in turn.
 fn db_iter(
@@ -33,6 +34,7 @@ fn db_iter(
         lower,
         upper,
     )
+    .merging(Some(crate::merge_operator::append(b"+")))
 }
 
 fn puts(keys: &[&[u8]]) -> Vec<Entry> {
@@ -64,19 +66,19 @@ fn run(iter: &mut Merged, script: &str) -> String {
 
 /// What a snapshot shows of these entries, within bounds.
 fn oracle(entries: &[Entry], snapshot: SeqNo, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Vec<Entry> {
-    let mut newest: BTreeMap<&[u8], &Entry> = BTreeMap::new();
-    for e in entries.iter().filter(|e| seqno_of(&e.0) <= snapshot) {
-        let slot = newest.entry(user_key(&e.0)).or_insert(e);
-        if seqno_of(&e.0) > seqno_of(&slot.0) {
-            *slot = e;
+    let mut visible: Vec<&Entry> = entries.iter().filter(|e| seqno_of(&e.0) <= snapshot).collect();
+    visible.sort_by_key(|e| seqno_of(&e.0));
+    let mut found: BTreeMap<&[u8], Vec<u8>> = BTreeMap::new();
+    for (internal, value) in visible {
+        let key = user_key(internal);
+        match (kind_byte_of(internal), found.get_mut(key)) {
+            (MERGE, Some(before)) => before.extend([b"+", &value[..]].concat()),
+            (PUT | MERGE, _) => drop(found.insert(key, value.clone())),
+            _ => drop(found.remove(key)),
         }
     }
     let inside = |k: &[u8]| lower.is_none_or(|lo| k >= lo) && upper.is_none_or(|hi| k < hi);
-    newest
-        .into_iter()
-        .filter(|(key, e)| inside(key) && kind_byte_of(&e.0) == PUT)
-        .map(|(key, e)| (key.to_vec(), e.1.clone()))
-        .collect()
+    found.into_iter().filter(|(key, _)| inside(key)).map(|(key, value)| (key.to_vec(), value)).collect()
 }
 
 #[test]
@@ -166,13 +168,15 @@ fn b015_pages_resume_at_the_successor_of_the_key() {
 fn random_walk_beside_an_ordered_map() {
     let mut rng = Rng(2026);
     let (mut steps, mut turns, mut shown, mut reseeks, mut tombstones) = (0, 0, 0u64, 0, 0);
+    let mut merged = 0u64;
     while steps < 100_000 {
         // Keys b..g; walks and bounds use a..h, to lie just outside too. Every entry has its own
         // sequence; up to 60 of them, so that some keys have more versions than RESEEK_AFTER.
         let count = rng.below(60);
+        let kinds = [5, 7, 7][rng.below(3) as usize];
         let entries: Vec<Entry> = (1..=count)
             .map(|seqno| {
-                let kind = [PUT, PUT, PUT, DELETE, SINGLE_DELETE][rng.below(5) as usize];
+                let kind = [PUT, PUT, PUT, DELETE, SINGLE_DELETE, MERGE, MERGE][rng.below(kinds) as usize];
                 entry(&[b'b' + rng.below(6).min(rng.below(6)) as u8], seqno, kind)
             })
             .collect();
@@ -206,6 +210,7 @@ fn random_walk_beside_an_ordered_map() {
             assert_eq!(iter.valid(), at.is_some());
             if let Some(at) = at {
                 shown += 1;
+                merged += u64::from(model[at].1.contains(&b'+'));
                 assert_eq!((iter.key(), iter.value()), (&model[at].0[..], &model[at].1[..]));
                 assert_eq!(iter.value_slice(), model[at].1[..]);
             }
@@ -214,6 +219,7 @@ fn random_walk_beside_an_ordered_map() {
         tombstones += iter.stats().skipped_tombstones;
     }
     assert!(turns > 20_000 && shown > 20_000, "{turns} turns, {shown} keys shown");
+    assert!(merged > 3_000, "{merged} merged keys shown");
     assert!(reseeks > 500 && tombstones > 5_000, "{reseeks} reseeks, {tombstones} tombstones");
 }
 
@@ -247,7 +253,7 @@ fn an_error_stays_until_the_next_seek() {
 fn kinds_not_offered_are_refused_not_misread() {
     for kind in 1..=12u8 {
         let entries = vec![entry(b"a", 1, PUT), entry(b"b", 2, kind), entry(b"c", 3, PUT)];
-        let mut iter = db_iter(&entries, 1, 9, None, None);
+        let mut iter = db_iter(&entries, 1, 9, None, None).merging(None);
         iter.seek_to_first().expect("a is a value");
         let want = match Kind::from_u8(kind) {
             Some(Kind::Put | Kind::Delete | Kind::SingleDelete) => None,
@@ -258,6 +264,62 @@ fn kinds_not_offered_are_refused_not_misread() {
         assert_eq!(iter.next().err().map(|e| e.kind()), want);
         iter.seek_to_last().expect("c is a value");
         assert_eq!(iter.prev().err().map(|e| e.kind()), want);
+    }
+}
+
+/// Joins operands, but fails for every key that holds a "bad" one.
+struct Picky;
+
+impl MergeOperator for Picky {
+    fn name(&self) -> &str {
+        "picky"
+    }
+
+    fn full_merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        assert_ne!(key, b"p", "an operator that panics, as the test asks");
+        (key != b"b").then(|| [base.as_slice(), operands].concat().concat())
+    }
+}
+
+#[test]
+fn a_failing_operator_stops_the_iterator_at_its_key_only() {
+    for versions in [2, 20] {
+        let mut entries = Vec::new();
+        for key in [b"a", b"b", b"c", b"p", b"q"] {
+            entries.push(entry(key, 1, PUT));
+            entries.extend((2..=versions).map(|seqno| entry(key, seqno, MERGE)));
+        }
+        let mut iter = db_iter(&entries, 3, 99, None, None).merging(Some(Arc::new(Picky)));
+        iter.seek_to_first().expect("a can be folded");
+        assert_eq!(iter.next().expect_err("b").kind(), ErrorKind::Callback);
+        assert!(!iter.valid() && iter.next().is_err() && iter.prev().is_err());
+        iter.seek(b"b\0").expect("past it");
+        assert_eq!(iter.key(), b"c");
+        assert_eq!(iter.prev().expect_err("b again").kind(), ErrorKind::Callback);
+        iter.seek_for_prev(b"az").expect("before it");
+        assert_eq!((iter.key(), iter.value().len()), (&b"a"[..], entries_bytes(&entries, b"a")));
+        assert_eq!(iter.seek(b"d").expect_err("p panics").kind(), ErrorKind::Callback);
+        iter.seek_to_last().expect("q can be folded");
+        assert_eq!((iter.key(), iter.value().len()), (&b"q"[..], entries_bytes(&entries, b"q")));
+        assert_eq!(iter.prev().expect_err("p panics").kind(), ErrorKind::Callback);
+    }
+}
+
+fn entries_bytes(entries: &[Entry], key: &[u8]) -> usize {
+    entries.iter().filter(|e| user_key(&e.0) == key).map(|e| e.1.len()).sum()
+}
+
+#[test]
+fn an_operand_in_two_sources_counts_once() {
+    for key in [b"a", b"b"] {
+        let entries =
+            vec![entry(key, 3, MERGE), entry(key, 3, MERGE), entry(key, 2, MERGE), entry(key, 1, PUT)];
+        let mut iter = db_iter(&entries, 2, 99, None, None);
+        let want = [3, 2, 1].map(|n| format!("{}@{}", key.escape_ascii(), 4 - n)).join("+");
+        iter.seek_to_first().expect("no fault");
+        assert_eq!(iter.value(), want.as_bytes());
+        iter.seek_to_last().expect("no fault");
+        assert_eq!(iter.value(), want.as_bytes());
     }
 }
 
