@@ -219,7 +219,8 @@ impl TableFile {
     /// Whether the table ends at or after the user key.
     #[inline]
     pub fn reaches(&self, comparator: &Comparator, key: &[u8]) -> bool {
-        self.end().reaches(comparator, key)
+        let order = comparator.compare(self.largest_user(), key);
+        order.is_gt() || (order.is_eq() && !is_range_end(&self.meta.largest))
     }
 
     /// [`Comparator::prefix`] of the first user key.
