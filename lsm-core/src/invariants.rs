@@ -31,10 +31,11 @@ mod checks {
     use crate::engine::Engine;
     use crate::filename::FileName;
     use crate::key;
+    use crate::range_del::{RangeDels, RangeTombstone};
     use crate::read::internal::InternalIter;
     use crate::table::IterSpec;
     use crate::tree::Tree;
-    use crate::types::SeqNo;
+    use crate::types::{SEQNO_MAX, SeqNo};
     use crate::version::{LEVELS, TableFile, Version};
     use crate::{Error, ErrorKind, Result};
 
@@ -63,16 +64,30 @@ mod checks {
         })
     }
 
-    /// I3: no older source holds a key above what a younger one holds of it.
+    /// I3: no older source holds a key, or a range tombstone over it, above what a younger one holds of
+    /// it; nor a key above a younger one's range tombstone.
     fn check_recency(engine: &Engine, tree: &Tree, version: &Version) -> Result<()> {
         // Of each key, the lowest sequence that the younger sources hold.
         let mut lowest: BTreeMap<Vec<u8>, SeqNo> = BTreeMap::new();
+        let mut younger: Vec<RangeTombstone> = Vec::new();
         let runs = version.l0().iter().map(|table| vec![table.clone()]);
         let levels = (1..LEVELS).map(|level| version.level(level).to_vec());
         for run in runs.chain(levels) {
             let mut here: BTreeMap<Vec<u8>, SeqNo> = BTreeMap::new();
+            let order = version.comparator();
+            let above = RangeDels::new(order.clone(), younger.iter().cloned());
+            let own = tombstones(engine, tree, &run)?;
+            let over = RangeDels::new(order.clone(), own.iter().cloned());
+            if lowest.iter().any(|(key, low)| over.cover(key, SEQNO_MAX) > *low) {
+                return Err(broken("an older source holds a newer range tombstone over a key"));
+            }
             for table in &run {
                 each_key(engine, tree, table, &mut |user_key, seqno| {
+                    let interval = above.locate(user_key).interval;
+                    let oldest = interval.and_then(|interval| above.newer_at(interval, 0).pop());
+                    if oldest.is_some_and(|oldest| seqno > oldest) {
+                        return Err(broken("an older source holds a key above a younger range tombstone"));
+                    }
                     if lowest.get(user_key).is_some_and(|younger| seqno >= *younger) {
                         return Err(broken("an older source holds a newer version of a key"));
                     }
@@ -80,11 +95,21 @@ mod checks {
                     Ok(())
                 })?;
             }
+            younger.extend(own);
             for (user_key, seqno) in here {
                 lowest.entry(user_key).and_modify(|low| *low = (*low).min(seqno)).or_insert(seqno);
             }
         }
         Ok(())
+    }
+
+    fn tombstones(engine: &Engine, tree: &Tree, run: &[Arc<TableFile>]) -> Result<Vec<RangeTombstone>> {
+        let mut all = Vec::new();
+        for table in run.iter().filter(|table| table.meta().range_deletes > 0) {
+            let reader = engine.open_table_file(tree, table)?;
+            all.extend(reader.range_dels().into_iter().flat_map(|set| set.iter()));
+        }
+        Ok(all)
     }
 
     fn each_key(

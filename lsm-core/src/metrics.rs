@@ -112,6 +112,8 @@ counters! {
     RangeJumps = range_jumps,
     /// Entries under range tombstones that flushes and compactions left out.
     RangeDeletedEntries = range_deleted_entries,
+    /// Tables that compactions did not read, because range tombstones hid all of them.
+    RangeDeletedTables = range_deleted_tables,
     /// Pieces of range tombstones that compactions left out, because nothing older lay below.
     RangeDeletesDropped = range_deletes_dropped,
     /// Boundaries between output tables that cut a range tombstone in two.

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 pub struct VerifyReport {
     /// Tables read.
     pub tables: u64,
-    /// Entries in them.
+    /// Entries in them, range tombstones aside.
     pub entries: u64,
     /// Bytes of their files.
     pub bytes: u64,
@@ -38,7 +38,8 @@ pub(crate) fn verify(engine: &Arc<Engine>, progress: &mut dyn FnMut(u64, u64)) -
             );
             return Err(Error::corruption(text).at_path(&path));
         }
-        let counted = (checked.entries, checked.deletes, checked.range_deletes);
+        let entries = checked.entries - checked.range_deletes;
+        let counted = (entries, checked.deletes, checked.range_deletes);
         if counted != (meta.entries, meta.deletes, meta.range_deletes) {
             return Err(Error::corruption("the table's counts differ from the manifest's").at_path(&path));
         }

@@ -11,7 +11,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::workload::{Cut, Drive, Machine};
+use common::workload::{Cut, Drive, Machine, Op};
 use common::{Model, contents, open, synced, tiny, unsynced};
 use dialsm_core::Options;
 use dialsm_io::{CrashPolicy, Env, OpKind, SimEnv, SimFs, SplitMix64};
@@ -22,6 +22,7 @@ struct Driven {
     cuts: u64,
     by_policy: [u64; 3],
     synced_writes: u64,
+    range_deletes: u64,
     /// Promises of durability checked, summed over the cuts.
     promises_checked: u64,
     /// Acknowledged batches, not promised to be durable, that a cut dropped; and their bytes.
@@ -65,6 +66,7 @@ impl Test {
         drop(db);
         machine.env.sim_fs().clear_call_hooks();
         self.driven.synced_writes += machine.ledger.lock().synced_writes;
+        self.driven.range_deletes += machine.ledger.lock().range_deletes;
         std::mem::take(&mut *cuts.lock())
     }
 
@@ -113,9 +115,7 @@ impl Test {
                 driven.kept_batches += 1;
             } else if at < cut.expect.acked {
                 driven.dropped_batches += 1;
-                let bytes = |(key, value): &(Vec<u8>, Option<Vec<u8>>)| {
-                    key.len() + value.as_ref().map_or(0, Vec::len)
-                };
+                let bytes = |(key, op): &(Vec<u8>, Op)| key.len() + op.bytes();
                 driven.dropped_bytes += ledger.batches[id].iter().map(bytes).sum::<usize>() as u64;
             }
         }
@@ -200,7 +200,7 @@ fn assert_driven(seeds: std::ops::Range<u64>, options: &Options) {
     assert!(total.by_policy.iter().all(|n| *n >= 8 * count), "{total:?}");
     assert!(total.synced_writes >= 80 * count && total.promises_checked >= 2000 * count, "{total:?}");
     assert!(total.dropped_batches >= 20 * count && total.dropped_bytes >= 10_000 * count, "{total:?}");
-    assert!(total.kept_batches >= 20 * count, "{total:?}");
+    assert!(total.kept_batches >= 20 * count && total.range_deletes >= 40 * count, "{total:?}");
     assert!(total.flushes >= 20 * count && total.compactions >= 8 * count, "{total:?}");
     assert!(total.second_generations >= 2 * count, "{total:?}");
 }
@@ -211,6 +211,7 @@ fn add(total: &mut Driven, part: &Driven) {
         *sum += n;
     }
     total.synced_writes += part.synced_writes;
+    total.range_deletes += part.range_deletes;
     total.promises_checked += part.promises_checked;
     total.dropped_batches += part.dropped_batches;
     total.dropped_bytes += part.dropped_bytes;

@@ -66,6 +66,14 @@ enum Write {
 #[derive(Default, Debug)]
 struct Driven {
     gets: u64,
+    range_deletes: u64,
+    /// Keys that were there and that they removed.
+    range_deleted_keys: u64,
+    /// Entries left out, and pieces of tombstones dropped and cut, by flushes and compactions.
+    range_deleted_entries: u64,
+    range_deletes_dropped: u64,
+    range_deletes_cut: u64,
+    range_jumps: u64,
     /// Operands, and those among them on a key that has no value.
     merges: u64,
     merges_on_nothing: u64,
@@ -133,7 +141,11 @@ impl Run {
                     Write::Merge(operand) => db.merge(&options, &key, &operand).expect("merge"),
                 }
             }
-            600..650 => self.batch(),
+            600..640 => self.batch(),
+            640..650 => {
+                let (from, to) = self.choose_range();
+                self.db().delete_range(&WriteOptions::default(), &from, &to).expect("delete a range");
+            }
             650..900 => self.get(),
             900..960 => self.scan(),
             960..975 => {
@@ -190,9 +202,36 @@ impl Run {
         write
     }
 
+    /// A range to remove, removed from the model already: a few neighbours mostly, seldom many, and
+    /// some that hold nothing.
+    fn choose_range(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let from = self.rng.key(self.key_space);
+        let neighbours = [0, 1, 3, 10, 40][self.rng.below(5) as usize];
+        let to = match self.rng.below(30) {
+            0 => self.rng.key(self.key_space),
+            _ => {
+                self.model.range(from.clone()..).nth(neighbours).map_or_else(|| from.clone(), |e| e.0.clone())
+            }
+        };
+        let (from, to) = if from <= to { (from, to) } else { (to, from) };
+        let gone: Vec<Vec<u8>> = self.model.range(from.clone()..to.clone()).map(|e| e.0.clone()).collect();
+        for key in &gone {
+            self.model.remove(key);
+            self.merged.remove(key);
+        }
+        self.driven.range_deletes += 1;
+        self.driven.range_deleted_keys += gone.len() as u64;
+        (from, to)
+    }
+
     fn batch(&mut self) {
         let mut batch = WriteBatch::new();
         for _ in 0..=self.rng.below(12) {
+            if self.rng.below(40) == 0 {
+                let (from, to) = self.choose_range();
+                batch.delete_range(&from, &to).expect("delete a range");
+                continue;
+            }
             let key = self.rng.key(self.key_space);
             match self.choose(&key) {
                 Write::Put(value) => batch.put(&key, &value).expect("put"),
@@ -320,6 +359,10 @@ impl Run {
     fn count_jobs(&mut self) {
         let metrics = self.db().metrics();
         self.driven.flushes += metrics.counters.flushes;
+        self.driven.range_deleted_entries += metrics.counters.range_deleted_entries;
+        self.driven.range_deletes_dropped += metrics.counters.range_deletes_dropped;
+        self.driven.range_deletes_cut += metrics.counters.range_deletes_cut;
+        self.driven.range_jumps += metrics.counters.range_jumps;
         self.driven.trivial_moves += metrics.counters.trivial_moves;
         self.driven.compactions += metrics.levels.iter().map(|level| level.compactions).sum::<u64>();
     }
@@ -406,6 +449,9 @@ fn assert_driven(driven: &Driven, steps: u64) {
     assert!(driven.reopens > steps / 4000 && driven.snapshot_reads > steps / 100, "{driven:?}");
     assert!(driven.snapshots_over_compaction > steps / 4000, "{driven:?}");
     assert!(driven.merges > steps / 10 && driven.merges_on_nothing > steps / 50, "{driven:?}");
+    assert!(driven.range_deletes > steps / 100 && driven.range_deleted_keys > steps / 50, "{driven:?}");
+    assert!(driven.range_deleted_entries > steps / 100 && driven.range_jumps > steps / 100, "{driven:?}");
+    assert!(driven.range_deletes_dropped > steps / 1000 && driven.range_deletes_cut > 2, "{driven:?}");
     assert!(driven.single_deletes > steps / 20 && driven.single_deletes_of_merged > steps / 40, "{driven:?}");
 }
 

@@ -28,10 +28,10 @@ use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
 use crate::table::IterSpec;
 use crate::tree::{Tree, TreeView};
-use crate::types::SeqNo;
+use crate::types::{FileNumber, SeqNo};
 use crate::version::edit::TreeEdit;
 use crate::version::set::Ticket;
-use crate::version::{Level, TableFile};
+use crate::version::{KeyEnd, Level, TableFile};
 use crate::{Error, Result};
 
 /// Looks for a reason to stop after so many entries.
@@ -115,12 +115,12 @@ impl SubJobs {
 
     fn merge(&self, engine: &Arc<Engine>, range: &SubRange, between: &dyn Fn()) -> Result<Written> {
         let plan = &self.plan;
-        let source = open_inputs(engine, &self.tree, plan)?;
+        let (covering, fragments, gone) = self.range_dels(engine, range)?;
+        let source = open_inputs(engine, &self.tree, plan, &gone)?;
         let mut below = plan.drop_below();
         let zero_seqnos = plan.output_level > 0 && !plan.has_specials();
         let may_exist = move |key: &[u8]| below.may_exist(key);
         let order = self.tree.comparator.clone();
-        let (covering, fragments) = self.range_dels(engine, range)?;
         let mut entries = CompactionIter::new(source, order, self.snapshots.clone(), zero_seqnos, may_exist)
             .merging(self.tree.merging.operator.clone())
             .covering(covering);
@@ -144,12 +144,13 @@ impl SubJobs {
         outputs.finish()
     }
 
-    /// The inputs' range tombstones within `range`: as they hide entries, and as they are written.
+    /// The inputs' range tombstones within `range`: as they hide entries, and as they are written; and the
+    /// tables all of whose entries there they hide, which need not be read.
     fn range_dels(
         &self,
         engine: &Arc<Engine>,
         range: &SubRange,
-    ) -> Result<(Option<Covering>, Vec<Fragment>)> {
+    ) -> Result<(Option<Covering>, Vec<Fragment>, Vec<FileNumber>)> {
         let (plan, c) = (&self.plan, &self.tree.comparator);
         let mut all = Vec::new();
         for (_, table) in plan.files().filter(|(_, table)| table.meta().range_deletes > 0) {
@@ -158,13 +159,36 @@ impl SubJobs {
             all.extend(tombstones.filter_map(|t| clip(c, t, range.start.as_deref(), range.end.as_deref())));
         }
         if all.is_empty() {
-            return Ok((None, Vec::new()));
+            return Ok((None, Vec::new(), Vec::new()));
         }
         let (set, below, mut dropped) = (RangeDels::new(c.clone(), all), plan.drop_below(), 0);
         let may_exist = |start: &[u8], end: &[u8]| below.may_exist_between(start, end);
         let fragments = needed(&set, &self.snapshots, may_exist, &mut dropped);
         engine.metrics.add(Counter::RangeDeletesDropped, dropped);
-        Ok((Some(Covering::new(c, set, &fragments)), fragments))
+        let files = plan.files().map(|(_, table)| table);
+        let gone: Vec<FileNumber> =
+            files.filter(|table| self.is_hidden(&set, range, table)).map(|table| table.number()).collect();
+        engine.metrics.add(Counter::RangeDeletedTables, gone.len() as u64);
+        Ok((Some(Covering::new(c, set, &fragments)), fragments, gone))
+    }
+
+    /// Whether tombstones of one stripe with all of a table's entries hide these, as far as they lie in
+    /// `range`.
+    fn is_hidden(&self, set: &RangeDels, range: &SubRange, table: &TableFile) -> bool {
+        let (c, meta) = (&self.tree.comparator, table.meta());
+        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < meta.seqno_min);
+        let Some(&upto) = self.snapshots.get(stripe) else { return false };
+        if meta.specials > 0 {
+            return false;
+        }
+        let start = table.smallest_user();
+        let start = range.start.as_deref().filter(|s| c.compare(s, start).is_gt()).unwrap_or(start);
+        let mut end = table.end();
+        if let Some(key) = range.end.as_deref() {
+            let cut = KeyEnd { key, inclusive: false };
+            end = if end.is_after(c, &cut) { cut } else { end };
+        }
+        end.reaches(c, start) && set.covers_all(start, end, meta.seqno_max, upto)
     }
 
     fn check_cancelled(&self, engine: &Engine) -> Result<()> {
@@ -226,20 +250,23 @@ fn collect(engine: &Engine, results: Vec<Option<Result<Written>>>) -> Result<Wri
     Err(error)
 }
 
+/// The merge of the inputs but for those that are `gone`.
 fn open_inputs(
     engine: &Arc<Engine>,
     tree: &Arc<Tree>,
     plan: &Plan,
+    gone: &[FileNumber],
 ) -> Result<MergingIter<Box<dyn InternalIter>>> {
     let spec = IterSpec::whole_table();
     let mut children: Vec<Box<dyn InternalIter>> = Vec::new();
     for input in &plan.inputs {
         if input.level == 0 {
-            for table in &input.files {
+            for table in input.files.iter().filter(|table| !gone.contains(&table.number())) {
                 children.push(Box::new(engine.open_table(tree, table)?.iter(spec)));
             }
         } else {
-            let level = Arc::new(Level::new(input.files.clone()));
+            let left = input.files.iter().filter(|table| !gone.contains(&table.number()));
+            let level = Arc::new(Level::new(left.cloned().collect()));
             let order = tree.comparator.clone();
             let (tables, tree) = (engine.clone(), tree.clone());
             let open = move |table: &Arc<TableFile>| Ok(tables.open_table(&tree, table)?.iter(spec));

@@ -184,17 +184,15 @@ impl<'a> Outputs<'a> {
     /// The next place to cut before `user`, and whether a tombstone starts there.
     fn next_edge(&mut self, user: Option<&[u8]>) -> Option<(Arc<[u8]>, bool)> {
         let c = &self.tree.comparator;
-        let start = self.range_dels.as_ref()?.next_start();
-        let grandparent = self.grandparents.get(self.next_edge).map(|table| table.smallest_user());
-        let (edge, starts) = match (start, grandparent) {
-            (Some(start), Some(other)) if c.compare(other, start).is_lt() => (Arc::from(other), false),
-            (Some(start), _) => (start.clone(), true),
-            (None, Some(other)) => (Arc::from(other), false),
-            (None, None) => return None,
-        };
         // A tombstone that starts at the point's own key goes into the point's table.
-        let before = user.is_none_or(|user| c.compare(&edge, user).is_lt());
-        before.then_some((edge, starts))
+        let before = |edge: &[u8]| user.is_none_or(|user| c.compare(edge, user).is_lt());
+        let start = self.range_dels.as_ref()?.next_start().filter(|start| before(start));
+        let grandparent = self.grandparents.get(self.next_edge).map(|table| table.smallest_user());
+        match (start, grandparent.filter(|edge| before(edge))) {
+            (Some(start), Some(other)) if c.compare(other, start).is_lt() => Some((Arc::from(other), false)),
+            (Some(start), _) => Some((start.clone(), true)),
+            (None, other) => other.map(|other| (Arc::from(other), false)),
+        }
     }
 
     /// Whether the present table should end before `user`.

@@ -201,11 +201,6 @@ impl Plan {
         self.files().for_each(|(_, f)| f.release_claim());
     }
 
-    /// Whether some input holds range tombstones.
-    pub fn has_range_deletes(&self) -> bool {
-        self.files().any(|(_, f)| f.meta().range_deletes > 0)
-    }
-
     /// Whether some input holds clues or redirected entries.
     pub fn has_specials(&self) -> bool {
         self.files().any(|(_, f)| f.meta().specials > 0)

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use super::RangeTombstone;
 use crate::key::Comparator;
 use crate::types::SeqNo;
+use crate::version::KeyEnd;
 
 /// See the module header.
 pub struct RangeDels {
@@ -226,6 +227,22 @@ impl RangeDels {
             low: at.map(|at| &self.bounds[at]),
             high: self.bounds.get(after),
         }
+    }
+
+    /// Whether over every key from `start` (inclusive) to `end` lies a tombstone up to `upto` that is newer
+    /// than `above`.
+    pub(crate) fn covers_all(&self, start: &[u8], end: KeyEnd<'_>, above: SeqNo, upto: SeqNo) -> bool {
+        let mut at = self.interval_of(start);
+        while let Some(interval) = at.filter(|at| *at < self.newest.len()) {
+            if self.cover_at(interval, upto) <= above {
+                return false;
+            }
+            if !end.reaches(&self.comparator, &self.bounds[interval + 1]) {
+                return true;
+            }
+            at = Some(interval + 1);
+        }
+        false
     }
 
     /// The bounds between which, around `interval`, each interval's cover passes `covers`.

@@ -58,9 +58,9 @@ pub(crate) fn get(
             if chain.is_none() {
                 engine.metrics.add(Counter::GetHitsMemtable, 1);
             }
-            let found = (entry.seqno, entry.kind_byte);
             let value = || Slice::copy_of(entry.value);
-            if let Some(end) = meet(&mut chain, tree, key, found, cover, value, || buffer.table.iter())? {
+            let cursor = || (buffer.table.iter(), cover);
+            if let Some(end) = meet(&mut chain, tree, key, entry.seqno, entry.kind_byte, value, cursor)? {
                 return Ok(end);
             }
         }
@@ -83,9 +83,8 @@ pub(crate) fn get(
             if chain.is_none() {
                 engine.metrics.add_level(LevelCounter::GetHits, 0, 1);
             }
-            let (place, value) = ((found.seqno, found.kind), || found.value);
-            let cursor = || reader.iter(iter_spec(&spec));
-            if let Some(end) = meet(&mut chain, tree, key, place, cover, value, cursor)? {
+            let cursor = || (reader.iter(iter_spec(&spec)), cover);
+            if let Some(end) = meet(&mut chain, tree, key, found.seqno, found.kind, || found.value, cursor)? {
                 return Ok(end);
             }
         }
@@ -104,9 +103,8 @@ pub(crate) fn get(
             if chain.is_none() {
                 engine.metrics.add_level(LevelCounter::GetHits, level, 1);
             }
-            let (place, value) = ((found.seqno, found.kind), || found.value);
-            let cursor = || reader.iter(iter_spec(&spec));
-            if let Some(end) = meet(&mut chain, tree, key, place, cover, value, cursor)? {
+            let cursor = || (reader.iter(iter_spec(&spec)), cover);
+            if let Some(end) = meet(&mut chain, tree, key, found.seqno, found.kind, || found.value, cursor)? {
                 return Ok(end);
             }
         }
@@ -134,21 +132,22 @@ fn chain_seqno(chain: &Option<Chain>, seqno: SeqNo) -> SeqNo {
 }
 
 /// What the entry that a source holds means to the look-up: its answer, or `None` if older sources
-/// have a say. `cursor` gives what is older in the same source.
+/// have a say. `cursor` gives what is older in the same source, and the newest range tombstone there,
+/// which hides what is older than it.
 #[inline]
 fn meet<I: InternalIter>(
     chain: &mut Option<Chain>,
     tree: &Tree,
     key: &[u8],
-    (seqno, kind): (SeqNo, u8),
-    cover: SeqNo,
+    seqno: SeqNo,
+    kind: u8,
     value: impl FnOnce() -> Slice,
-    cursor: impl FnOnce() -> I,
+    cursor: impl FnOnce() -> (I, SeqNo),
 ) -> Result<Option<Option<Slice>>> {
     if chain.is_none() && kind != Kind::Merge as u8 {
         return value_of(kind, value).map(Some);
     }
-    Chain::go_on(chain, tree, key, (seqno, kind, value()), cover, cursor)
+    Chain::go_on(chain, tree, key, (seqno, kind, value()), cursor)
 }
 
 /// The operands of the key met so far; nothing has ended them yet.
@@ -164,9 +163,8 @@ fn iter_spec(spec: &ReadSpec) -> IterSpec {
 }
 
 impl Chain {
-    /// A source holds `found`, and `cursor` gives what is older in it: takes operands from it; the
-    /// look-up's answer, if the chain ends in this source with an entry. Entries below `cover`, the newest
-    /// range tombstone over the key, are hidden.
+    /// Takes operands from a source that holds `found` and what `cursor` gives; the look-up's answer, if
+    /// the chain ends there with an entry.
     ///
     /// # Errors
     /// As [`get`].
@@ -176,8 +174,7 @@ impl Chain {
         tree: &Tree,
         key: &[u8],
         found: (SeqNo, u8, Slice),
-        cover: SeqNo,
-        cursor: impl FnOnce() -> I,
+        cursor: impl FnOnce() -> (I, SeqNo),
     ) -> Result<Option<Option<Slice>>> {
         let chain = match chain {
             Some(chain) => chain,
@@ -190,7 +187,7 @@ impl Chain {
         if let Some(end) = chain.meet(key, seqno, kind, value)? {
             return Ok(Some(end));
         }
-        let mut cursor = cursor();
+        let (mut cursor, cover) = cursor();
         cursor.seek(&internal_key(key, chain.seqno.saturating_sub(1), SEEK_KIND))?;
         while cursor.valid() && same_key(&tree.comparator, cursor.key(), key) {
             let (seqno, kind) = (seqno_of(cursor.key()), kind_byte_of(cursor.key()));

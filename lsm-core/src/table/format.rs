@@ -4,7 +4,7 @@
 //! file header            64 bytes or more, `crate::format`, kind Table
 //! data blocks            of section `values`; in file order = in key order
 //! section blocks         of `clues` and `range tombstones`, when a table has them; same block format
-//! filter block           one, over the user keys of all sections            (absent: no filter)
+//! filter block           one, over the user keys of values and clues        (absent: no filter)
 //! index partitions       of each section: sealed blocks, separator -> handle of a data block
 //! top-level indexes      of each section: one block, last separator -> handle of a partition
 //! properties block       names and values

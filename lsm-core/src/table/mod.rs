@@ -11,8 +11,8 @@
 //! - An index separator is at or after the last key of its block and before the first key of the
 //!   next. Where the two blocks share a user key it is that last key itself, so a look-up needs
 //!   one block, however the versions of a key straddle blocks.
-//! - A filter answers "no" only for user keys that no section of the table holds. It knows nothing
-//!   of range tombstones: whoever asks a table for a key asks for its cover as well (B021).
+//! - A filter answers "no" only for user keys that the table has no entry of. It knows nothing of
+//!   range tombstones: whoever asks a table for a key asks for its cover as well (B021).
 //! - No byte of a file is believed before a checksum or a bound has spoken for it; what is wrong
 //!   becomes an error with file and offset. Attacked by `flip_every_byte` and `cut_at_every_length`.
 

@@ -33,11 +33,11 @@ pub struct TableMeta {
     pub seqno_min: SeqNo,
     /// Largest sequence number inside.
     pub seqno_max: SeqNo,
-    /// Number of entries.
+    /// Number of entries, range tombstones aside.
     pub entries: u64,
     /// How many of them are tombstones of one key.
     pub deletes: u64,
-    /// How many of them are range tombstones.
+    /// Number of range tombstones.
     pub range_deletes: u64,
     /// Bytes of all keys before compression.
     pub raw_key_bytes: u64,
@@ -60,7 +60,7 @@ impl TableMeta {
             largest: written.largest,
             seqno_min: written.seqno_min,
             seqno_max: written.seqno_max,
-            entries: written.entries,
+            entries: written.entries - written.range_deletes,
             deletes: written.deletes,
             range_deletes: written.range_deletes,
             raw_key_bytes: written.raw_key_bytes,
@@ -219,7 +219,8 @@ impl TableFile {
     /// Whether the table ends at or after the user key.
     #[inline]
     pub fn reaches(&self, comparator: &Comparator, key: &[u8]) -> bool {
-        self.end().reaches(comparator, key)
+        let order = comparator.compare(self.largest_user(), key);
+        order.is_gt() || (order.is_eq() && !is_range_end(&self.meta.largest))
     }
 
     /// [`Comparator::prefix`] of the first user key.

@@ -11,8 +11,28 @@ use parking_lot::Mutex;
 use super::tap::{Event, Tap, witness, witnessed};
 use super::{Model, contents, letters, open};
 
-/// The operations of a batch: no value means delete. Values of keys that begin with 'm' are operands.
-pub(crate) type Ops = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+/// What is done at a key.
+pub(crate) enum Op {
+    /// A value, or an operand if the key begins with 'm'.
+    Put(Vec<u8>),
+    Delete,
+    /// From the key up to this one.
+    DeleteRange(Vec<u8>),
+}
+
+impl Op {
+    /// Bytes of the value, or of the end.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Op::Put(value) => value.len(),
+            Op::Delete => 0,
+            Op::DeleteRange(end) => end.len(),
+        }
+    }
+}
+
+/// The operations of a batch.
+pub(crate) type Ops = Vec<(Vec<u8>, Op)>;
 
 /// What the writers have done so far; all of one instant, since one thread runs at a time.
 #[derive(Default)]
@@ -22,6 +42,7 @@ pub(crate) struct Ledger {
     /// Acknowledged as durable: by a synced write, a sync or a flush after it.
     pub(crate) durable: BTreeSet<u64>,
     pub(crate) synced_writes: u64,
+    pub(crate) range_deletes: u64,
     pub(crate) flushes: u64,
     pub(crate) manual_compactions: u64,
 }
@@ -147,15 +168,16 @@ impl Machine {
         let mut model = self.base.clone();
         let ledger = self.ledger.lock();
         for id in ids {
-            for (key, value) in &ledger.batches[id] {
-                match value {
-                    Some(operand) if is_merged(key) && model.contains_key(key) => {
+            for (key, op) in &ledger.batches[id] {
+                match op {
+                    Op::Put(operand) if is_merged(key) && model.contains_key(key) => {
                         let value = model.get_mut(key).expect("just found");
                         value.push(b'+');
                         value.extend_from_slice(operand);
                     }
-                    Some(value) => drop(model.insert(key.clone(), value.clone())),
-                    None => drop(model.remove(key)),
+                    Op::Put(value) => drop(model.insert(key.clone(), value.clone())),
+                    Op::Delete => drop(model.remove(key)),
+                    Op::DeleteRange(end) => model.retain(|other, _| other < key || other >= end),
                 }
             }
         }
@@ -215,24 +237,41 @@ impl Writer {
     fn write(&mut self) {
         let id = self.next_id;
         self.next_id += 1;
-        let mut ops: Ops = vec![(witness(id), Some(Vec::new()))];
+        let mut ops: Ops = vec![(witness(id), Op::Put(Vec::new()))];
         for _ in 0..=self.rng.below(4) {
             let sort = if self.rng.chance(1, 4) { 'm' } else { 'k' };
             let key = format!("{sort}{:04}", self.rng.below(self.keys)).into_bytes();
             let len = [0, 30, 400, 2500][self.rng.below(4) as usize];
-            let value = self.rng.chance(3, 4).then(|| letters(&mut self.rng, len));
-            ops.push((key, value));
+            let op = match self.rng.below(24) {
+                0..18 => Op::Put(letters(&mut self.rng, len)),
+                18..23 => Op::Delete,
+                _ => Op::DeleteRange([&key, b"5".as_slice()].concat()),
+            };
+            ops.push((key, op));
+        }
+        // A stretch of keys now and then; witnesses lie outside of it.
+        if self.rng.chance(1, 12) {
+            let (a, b) = (self.rng.below(self.keys), self.rng.below(self.keys / 4 + 1));
+            let sort = if self.rng.chance(1, 4) { 'm' } else { 'k' };
+            let [from, to] = [a, a + b].map(|n| format!("{sort}{n:04}").into_bytes());
+            ops.push((from, Op::DeleteRange(to)));
         }
         let mut batch = WriteBatch::new();
-        for (key, value) in &ops {
-            match value {
-                Some(operand) if is_merged(key) => batch.merge(key, operand).expect("merge"),
-                Some(value) => batch.put(key, value).expect("put"),
-                None => batch.delete(key).expect("delete"),
+        for (key, op) in &ops {
+            match op {
+                Op::Put(operand) if is_merged(key) => batch.merge(key, operand).expect("merge"),
+                Op::Put(value) => batch.put(key, value).expect("put"),
+                Op::Delete => batch.delete(key).expect("delete"),
+                Op::DeleteRange(end) => batch.delete_range(key, end).expect("delete a range"),
             }
         }
         let sync = self.rng.chance(1, 6);
-        self.ledger.lock().batches.insert(id, ops);
+        {
+            let mut ledger = self.ledger.lock();
+            ledger.range_deletes +=
+                ops.iter().filter(|(_, op)| matches!(op, Op::DeleteRange(_))).count() as u64;
+            ledger.batches.insert(id, ops);
+        }
         self.db.write(&WriteOptions { sync, ..WriteOptions::default() }, batch).expect("write");
         {
             let mut ledger = self.ledger.lock();

@@ -10,4 +10,5 @@ mod io;
 mod keyspaces;
 mod log;
 mod merges;
+mod ranges;
 mod reads;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use dialsm_core::batch::WriteBatch;
 use dialsm_core::format::{FileHeader, FileKind};
 use dialsm_core::key::{Comparator, Kind, internal_key};
+use dialsm_core::range_del::RangeTombstone;
 use dialsm_core::table::{TableOptions, TableWriter};
 use dialsm_core::types::{FileNumber, TreeId};
 use dialsm_core::version::edit::{ManifestRecord, TableDesc, TreeEdit};
@@ -44,6 +45,8 @@ fn write_table(fs: &SimFs, path: &Path, comparator: Comparator, keys: &[&[u8]]) 
         let value: &[u8] = if n == 1 { b"" } else { b"v\xff" };
         writer.add(&internal_key(key, 10 + n as u64, kind as u8), value).expect("in order");
     }
+    let (start, end) = (Arc::from(keys[0]), Arc::from(keys[1]));
+    writer.add_range_tombstone(&RangeTombstone { start, end, seqno: 20 }).expect("the only one");
     writer.finish().expect("not empty");
 }
 
@@ -59,7 +62,13 @@ fn a_table_shows_properties_and_entries() {
         outcome.expect("an intact table");
         assert_eq!(all[0], json!({"item": "file", "kind": "table", "db_id": "ab".repeat(16), "number": 7}));
         let properties = of(&all, "properties")[0];
-        assert_eq!((&properties["entries"], &properties["deletes"]), (&json!(3), &json!(1)));
+        assert_eq!((&properties["entries"], &properties["deletes"]), (&json!(4), &json!(1)));
+        assert_eq!(properties["range_deletes"], 1);
+        let tombstones = of(&all, "range_tombstone");
+        assert_eq!(
+            (tombstones.len(), &tombstones[0]["seqno"], &tombstones[0]["end"]),
+            (1, &json!(20), &json!("b"))
+        );
         assert_eq!(properties["comparator"], comparator.name());
         let entries = of(&all, "entry");
         assert_eq!(entries.len(), 3);
@@ -70,7 +79,11 @@ fn a_table_shows_properties_and_entries() {
         assert!(entries.iter().any(|entry| entry["key_base64"] == "/wA=" && entry["value_base64"] == "dv8="));
         let (summary, outcome) = lines(|out| super::table::dump(&*fs, path.as_ref(), true, out));
         outcome.expect("an intact table");
-        assert!(of(&summary, "entry").is_empty() && summary[..] == all[..summary.len()]);
+        assert!(
+            of(&summary, "entry").is_empty()
+                && of(&summary, "range_tombstone").is_empty()
+                && summary[..] == all[..summary.len()]
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::compaction::debt::pending_compaction_bytes;
 use crate::compaction::plan::{DropBelow, SubRange};
-use crate::key::{Kind, internal_key};
+use crate::key::{Kind, internal_key, range_end};
 use crate::read::testing::Rng;
 use crate::types::FileNumber;
 use crate::version::TableMeta;
@@ -15,7 +15,7 @@ const MB: u64 = 1 << 20;
 
 /// A version from lines like "L0 9: a-c 64" or "L5: a-c 64 d-k 64 busy"; L0 lines are one file
 /// with its epoch each; sizes in MiB; "busy" claims the file before it for job 1 to the next level
-/// (L0: to L6).
+/// (L0: to L6); "a-c)" ends with a range tombstone.
 fn version(text: &str) -> Version {
     let mut number = 0;
     let mut added = Vec::new();
@@ -27,13 +27,16 @@ fn version(text: &str) -> Version {
         let mut words = files.split_whitespace().peekable();
         while let Some(range) = words.next() {
             let (lo, hi) = range.split_once('-').expect("a key range");
+            let exclusive = hi.strip_suffix(')');
             number += 1;
             let meta = TableMeta {
                 number: FileNumber(number),
                 epoch,
                 file_bytes: words.next().expect("a size").parse::<u64>().expect("MiB") * MB,
                 smallest: internal_key(lo.as_bytes(), 9, 7),
-                largest: internal_key(hi.as_bytes(), 1, 7),
+                largest: exclusive
+                    .map_or_else(|| internal_key(hi.as_bytes(), 1, 7), |end| range_end(end.as_bytes())),
+                range_deletes: u64::from(exclusive.is_some()),
                 entries: 100,
                 seqno_max: number,
                 ..TableMeta::default()
@@ -108,6 +111,21 @@ fn picks_on_hand_made_versions() {
             "a held parent passes the turn to the next best",
             "L5: a-c 300 d-f 300 g-i 300\nL6: a-b 900 d-d 200 busy g-i 901",
             "LevelSaturation L5:1 L6:4 -> L6",
+        ),
+        (
+            "a range tombstone's end only touches",
+            "L5: a-c) 300 d-f 300\nL6: c-e 900 g-z 2000",
+            "LevelSaturation L5:2 L6:3 -> L6",
+        ),
+        (
+            "a range tombstone with nothing below is rewritten, not moved",
+            "L5: a-c) 700\nL6: d-z 2000",
+            "LevelSaturation L5:1 -> L6",
+        ),
+        (
+            "a range tombstone over something is moved as any table",
+            "L4: a-d) 700\nL6: b-c 200 d-z 2000",
+            "LevelSaturation move L4:1 -> L5",
         ),
         (
             "nothing below: a move",

@@ -3,7 +3,8 @@
 //! ```text
 //! entries of one key and stripe, newest first      goes on
 //! M9 M8 P7                                         P9, the full merge
-//! M9 M8 D7, or M9 M8 and nothing older anywhere    P9, the full merge without base
+//! M9 M8 D7, or M9 M8 and nothing older anywhere    P9, the full merge without base; so above a range
+//!                                                  tombstone that hides what lies below
 //! M9 M8, then another stripe, or unknown below     M9, the partial merge
 //! any of them where the operator fails             M9 M8, as they were; then what lies below
 //! ```

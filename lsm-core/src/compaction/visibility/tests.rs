@@ -508,3 +508,5 @@ fn inputs_out_of_order_are_corruption() {
         assert_eq!(iter.next().expect_err("disorder").kind(), ErrorKind::Corruption);
     }
 }
+
+mod range_dels;

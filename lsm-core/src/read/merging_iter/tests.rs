@@ -137,3 +137,5 @@ fn wide_prefixes_never_contradict_the_order() {
     }
     assert!(decided > 4000);
 }
+
+mod range_dels;

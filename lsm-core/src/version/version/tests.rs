@@ -1,5 +1,5 @@
 use super::*;
-use crate::key::{Kind, internal_key};
+use crate::key::{Kind, internal_key, range_end};
 use crate::read::testing::Rng;
 use crate::version::TableMeta;
 
@@ -56,7 +56,7 @@ fn apply_sorts_moves_and_refuses() {
 #[test]
 fn searches_agree_with_a_scan() {
     let mut rng = Rng(3);
-    let mut hits = 0;
+    let (mut hits, mut touching) = (0, 0);
     for comparator in [Comparator::Bytewise, Comparator::ReverseBytewise] {
         for _ in 0..200 {
             // Keys that share their first 8 bytes, so that prefixes tie.
@@ -68,19 +68,23 @@ fn searches_agree_with_a_scan() {
             let mut keys: Vec<Vec<u8>> = (0..rng.below(24)).map(|_| key(&mut rng)).collect();
             keys.sort_by(|a, b| comparator.compare(a, b));
             keys.dedup();
-            let files: Vec<_> = keys
-                .chunks_exact(2)
-                .enumerate()
-                .map(|(i, pair)| {
-                    let meta = TableMeta {
-                        number: FileNumber(i as u64 + 1),
-                        smallest: internal_key(&pair[0], 9, 7),
-                        largest: internal_key(&pair[1], 3, 7),
-                        ..TableMeta::default()
-                    };
-                    (2u8, TableFile::new(&comparator, meta))
-                })
-                .collect();
+            let (mut files, mut at) = (Vec::new(), 0);
+            while at + 1 < keys.len() {
+                // Some end with a range tombstone; the next table may start just there.
+                let exclusive = rng.below(2) == 0;
+                let largest =
+                    if exclusive { range_end(&keys[at + 1]) } else { internal_key(&keys[at + 1], 3, 7) };
+                let meta = TableMeta {
+                    number: FileNumber(files.len() as u64 + 1),
+                    smallest: internal_key(&keys[at], 9, 7),
+                    largest,
+                    ..TableMeta::default()
+                };
+                files.push((2u8, TableFile::new(&comparator, meta)));
+                let touches = exclusive && rng.below(2) == 0;
+                touching += u64::from(touches && at + 2 < keys.len());
+                at += if touches { 1 } else { 2 };
+            }
             let v = Version::empty(comparator.clone()).apply(&[], &files).expect("disjoint");
             for _ in 0..20 {
                 let (x, y) = (key(&mut rng), key(&mut rng));
@@ -93,9 +97,43 @@ fn searches_agree_with_a_scan() {
                 let meets = |f: &&Arc<TableFile>| f.overlaps(&comparator, &lo, KeyEnd::at(&hi));
                 let want: Vec<_> = v.level(2).iter().filter(meets).map(|f| f.number()).collect();
                 assert_eq!(got, want);
+                let end = KeyEnd { key: &hi, inclusive: false };
+                let got: Vec<_> = v.meeting(2, Some(&lo), Some(end)).iter().map(|f| f.number()).collect();
+                let meets = |f: &&Arc<TableFile>| f.overlaps(&comparator, &lo, end);
+                let want: Vec<_> = v.level(2).iter().filter(meets).map(|f| f.number()).collect();
+                assert!(got == want || lo == hi);
                 assert!(v.overlapping(2, Some(&hi), Some(&lo)).len() <= 1 || lo == hi);
             }
         }
     }
-    assert!(hits > 1000, "only {hits} searches hit");
+    assert!(hits > 1000 && touching > 200, "only {hits} searches hit, {touching} tables touch");
+}
+
+#[test]
+fn a_tombstones_end_is_not_in_its_table() {
+    let c = Comparator::Bytewise;
+    let touching = |number, lo: &[u8], hi: &[u8]| {
+        let meta = TableMeta {
+            number: FileNumber(number),
+            smallest: internal_key(lo, 9, Kind::RangeDelete as u8),
+            largest: range_end(hi),
+            range_deletes: 1,
+            ..TableMeta::default()
+        };
+        TableFile::new(&c, meta)
+    };
+    let v = Version::empty(c.clone())
+        .apply(
+            &[],
+            &[(3, touching(1, b"a", b"f")), (3, touching(2, b"f", b"m")), (3, file(3, 0, b"m", b"p"))],
+        )
+        .expect("they only touch");
+    let found = |key: &[u8]| v.find_table(3, key).map(|f| f.number().0);
+    assert_eq!([found(b"a"), found(b"e"), found(b"f"), found(b"lz")], [Some(1), Some(1), Some(2), Some(2)]);
+    assert_eq!([found(b"m"), found(b"p"), found(b"q")], [Some(3), Some(3), None]);
+    assert_eq!(v.level(3).with_range_deletes().len(), 2);
+    assert!(!v.level(3)[0].meets(&c, &v.level(3)[1]) && !v.level(3)[1].meets(&c, &v.level(3)[2]));
+    assert!(touching(9, b"a", b"g").meets(&c, &v.level(3)[1]));
+    assert!(refused(&v, &[], &[(3, touching(9, b"0", b"a\0"))]).contains("overlap on L3"));
+    v.apply(&[], &[(3, touching(9, b"0", b"a"))]).expect("touches the first");
 }
