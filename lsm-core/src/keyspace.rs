@@ -100,6 +100,12 @@ impl Keyspaces {
         self.next_id.load(Ordering::Acquire)
     }
 
+    /// Notes that `id` was given out. Where the manifest is written: between a record with the id and
+    /// a fresh manifest, which says what the next one is, nothing may come.
+    pub(crate) fn spend_id(&self, id: u32) {
+        self.next_id.fetch_max(id + 1, Ordering::AcqRel);
+    }
+
     pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Tree>> {
         self.alive.load().iter().find(|tree| &*tree.name == name).cloned()
     }
@@ -148,11 +154,9 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: KeyspaceOptions)
         return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a keyspace {name:?} already")));
     }
     let keyspace = registry.next_id();
-    let after = keyspace
-        .checked_add(1)
-        .ok_or_else(|| Error::new(ErrorKind::Unsupported, "the database has used up its keyspace ids"))?;
-    // Spent even if the manifest fails: what it holds then is unknown.
-    registry.next_id.store(after, Ordering::Release);
+    if keyspace == u32::MAX {
+        return Err(Error::new(ErrorKind::Unsupported, "the database has used up its keyspace ids"));
+    }
     let version = Arc::new(Version::empty(options.comparator.clone()));
     let id = TreeId { keyspace, shard: 0 };
     let tree =
