@@ -178,6 +178,10 @@ pub(crate) fn drop_keyspace(engine: &Arc<Engine>, tree: &Arc<Tree>) -> Result<()
     let registry = &engine.keyspaces;
     let _only_one = registry.changing.enter();
     engine.check_keyspace(tree)?;
+    // On a full disk it may be what makes room.
+    if engine.error.is_lasting() {
+        engine.error.check()?;
+    }
     // A group that was logged before goes into memtables that nobody reads any more; one that is
     // logged after does not find the keyspace.
     let last = engine.commit.between_groups(engine, |_, _| {
