@@ -141,7 +141,10 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
         sealed: view.sealed.iter().filter(|other| !Arc::ptr_eq(other, buffer)).cloned().collect(),
         version: version.clone(),
     });
-    let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
+    let ticket = {
+        let group = buffer.together.get().cloned();
+        engine.versions.queue_together(tree, &mut state, edit, version.clone(), Vec::new(), group)
+    };
     tree.refresh_stall(state);
     tree.ration(0.0);
     if engine.write_budget.release(&buffer.charge) {

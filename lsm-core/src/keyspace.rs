@@ -101,6 +101,12 @@ impl Keyspaces {
         self.next_id.load(Ordering::Acquire)
     }
 
+    /// Notes that `id` was given out. Where the manifest is written: between a record with the id and
+    /// a fresh manifest, which says what the next one is, nothing may come.
+    pub(crate) fn spend_id(&self, id: u32) {
+        self.next_id.fetch_max(id + 1, Ordering::AcqRel);
+    }
+
     pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Tree>> {
         self.alive.load().iter().find(|tree| &*tree.name == name).cloned()
     }
@@ -149,11 +155,9 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: KeyspaceOptions)
         return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a keyspace {name:?} already")));
     }
     let keyspace = registry.next_id();
-    let after = keyspace
-        .checked_add(1)
-        .ok_or_else(|| Error::new(ErrorKind::Unsupported, "the database has used up its keyspace ids"))?;
-    // Spent even if the manifest fails: what it holds then is unknown.
-    registry.next_id.store(after, Ordering::Release);
+    if keyspace == u32::MAX {
+        return Err(Error::new(ErrorKind::Unsupported, "the database has used up its keyspace ids"));
+    }
     let version = Arc::new(Version::empty(options.comparator.clone()));
     let id = TreeId { keyspace, shard: 0 };
     let merging = Merging::new(options.merge_operator.clone(), None)?;
@@ -176,6 +180,10 @@ pub(crate) fn drop_keyspace(engine: &Arc<Engine>, tree: &Arc<Tree>) -> Result<()
     let registry = &engine.keyspaces;
     let _only_one = registry.changing.enter();
     engine.check_keyspace(tree)?;
+    // On a full disk it may be what makes room.
+    if engine.error.is_lasting() {
+        engine.error.check()?;
+    }
     // A group that was logged before goes into memtables that nobody reads any more; one that is
     // logged after does not find the keyspace.
     let last = engine.commit.between_groups(engine, |_, _| {

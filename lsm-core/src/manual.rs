@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::keyspace;
 use crate::options::{CompactRangeOptions, FlushOptions};
 use crate::tree::Tree;
+use crate::version::set::FlushGroup;
 use crate::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
 
@@ -18,7 +19,7 @@ pub(crate) fn flush(engine: &Arc<Engine>, trees: &[Arc<Tree>], options: &FlushOp
     if !options.allow_stall {
         trees.iter().try_for_each(|tree| wait_for_room(engine, tree))?;
     }
-    seal(engine, trees);
+    seal(engine, trees, options.atomic);
     engine.schedule();
     if options.wait { trees.iter().try_for_each(|tree| wait_until_flushed(engine, tree)) } else { Ok(()) }
 }
@@ -60,14 +61,20 @@ fn wait_until_flushed(engine: &Engine, tree: &Tree) -> Result<()> {
     }
 }
 
-fn seal(engine: &Engine, trees: &[Arc<Tree>]) {
+fn seal(engine: &Engine, trees: &[Arc<Tree>], atomic: bool) {
     engine.commit.between_groups(engine, |_, last_seqno| {
-        for tree in trees {
+        // Looked at once: a group that was logged before may still be inserting.
+        let filled: Vec<&Arc<Tree>> =
+            trees.iter().filter(|tree| !tree.view().active.table.is_empty()).collect();
+        // Dropping goes between groups, too: none of them leaves before all have joined.
+        let group = atomic.then(|| FlushGroup::new(filled.len()));
+        for tree in filled {
             let mut state = tree.lock();
-            if !tree.view().active.table.is_empty() {
-                tree.switch(&mut state, last_seqno);
-                tree.refresh_stall(state);
+            if let Some(group) = &group {
+                let _ = tree.view().active.together.set(group.clone());
             }
+            tree.switch(&mut state, last_seqno);
+            tree.refresh_stall(state);
         }
     });
 }

@@ -419,11 +419,14 @@ pub struct FlushOptions {
     pub wait: bool,
     /// Switch the memtable even where writes would have to wait for it.
     pub allow_stall: bool,
+    /// Where several keyspaces are flushed at once: their tables become durable in one step, so that a
+    /// crash leaves all of them or none. Writes that went through the log need no such care.
+    pub atomic: bool,
 }
 
 impl Default for FlushOptions {
     fn default() -> FlushOptions {
-        FlushOptions { wait: true, allow_stall: true }
+        FlushOptions { wait: true, allow_stall: true, atomic: false }
     }
 }
 

@@ -4,7 +4,7 @@
 //! find it dropped and throw their results away, and only readers with an older view go on. The
 //! mark is set before the view is emptied, so who finds no mark after loading a view has a full one.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
@@ -20,6 +20,7 @@ use crate::merge_operator::Merging;
 use crate::options::KeyspaceOptions;
 use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
+use crate::version::set::FlushGroup;
 use crate::write::budget::{Charge, WriteBudget};
 use crate::write::stall::{StallGate, StallInputs, admission};
 
@@ -39,6 +40,8 @@ pub(crate) struct Buffer {
     /// All entries of its tree above this sequence, and none below, went into it or a later one.
     opened_after: SeqNo,
     pub(crate) charge: Charge,
+    /// Set at the seal, where it has to settle together with memtables of other trees.
+    pub(crate) together: OnceLock<Arc<FlushGroup>>,
 }
 
 impl Buffer {
@@ -50,6 +53,7 @@ impl Buffer {
             unlogged: AtomicBool::new(false),
             opened_after,
             charge: Charge::default(),
+            together: OnceLock::new(),
         })
     }
 
@@ -185,6 +189,9 @@ impl Tree {
         });
         for buffer in std::iter::once(&last.active).chain(&last.sealed) {
             self.budget.release(&buffer.charge);
+            if let Some(group) = buffer.together.get() {
+                group.leave();
+            }
         }
         // Those who wait at its door see that it is gone.
         self.refresh_stall(state);

@@ -57,7 +57,7 @@ impl Db {
     ///
     /// # Errors
     /// `NotFound` if it is gone already; `InvalidArgument` for the default keyspace, or one of another
-    /// database; `Closed`. Those of the file system, after which it is gone all the same, but may
+    /// database; `Poisoned` after a lasting background error; `Closed`. Those of the file system, after which it is gone all the same, but may
     /// be found again, as it was, by an opening after a crash.
     pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
         keyspace::drop_keyspace(self.engine(), &keyspace.0)

@@ -33,7 +33,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -64,6 +64,30 @@ struct Install {
     /// Tables that leave; unlinkable once this is settled and no reader holds them.
     removed: Vec<Arc<TableFile>>,
     durable: Ticket,
+    together: Option<Arc<FlushGroup>>,
+}
+
+impl Install {
+    fn is_of(&self, group: &Arc<FlushGroup>) -> bool {
+        self.together.as_ref().is_some_and(|own| Arc::ptr_eq(own, group))
+    }
+}
+
+/// Memtables of several trees whose installs settle in one record of the manifest, or not at all.
+pub(crate) struct FlushGroup {
+    /// How many installs there are, those to come included.
+    members: AtomicUsize,
+}
+
+impl FlushGroup {
+    pub(crate) fn new(members: usize) -> Arc<FlushGroup> {
+        Arc::new(FlushGroup { members: AtomicUsize::new(members) })
+    }
+
+    /// A member will never come: its keyspace was dropped.
+    pub(crate) fn leave(&self) {
+        self.members.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Set once the files of an install are durable.
@@ -128,6 +152,19 @@ impl VersionSet {
         version: Arc<Version>,
         removed: Vec<Arc<TableFile>>,
     ) -> Ticket {
+        self.queue_together(tree, state, edit, version, removed, None)
+    }
+
+    /// As [`VersionSet::queue`], for a change that settles with those of other trees.
+    pub(crate) fn queue_together(
+        &self,
+        tree: &Arc<Tree>,
+        state: &mut TreeState,
+        edit: TreeEdit,
+        version: Arc<Version>,
+        removed: Vec<Arc<TableFile>>,
+        together: Option<Arc<FlushGroup>>,
+    ) -> Ticket {
         let mut queue = self.queue.lock();
         let before = queue.iter().rev().find(|i| Arc::ptr_eq(&i.tree, tree)).map(|i| i.floor);
         let floor = edit.floor.unwrap_or(before.unwrap_or(state.durable_floor));
@@ -139,6 +176,7 @@ impl VersionSet {
             floor,
             removed,
             durable: durable.clone(),
+            together,
         });
         durable
     }
@@ -173,7 +211,10 @@ impl VersionSet {
     /// change, which may find it.
     pub(crate) fn create_keyspace(&self, engine: &Engine, tree: &Arc<Tree>) -> Result<()> {
         let _only_one = self.settling.enter();
-        self.settle_with(engine, Some(tree.clone()))
+        let result = self.settle_with(engine, Some(tree.clone()));
+        // Spent even if it failed: what the manifest holds then is unknown.
+        engine.keyspaces.spend_id(tree.id.keyspace);
+        result
     }
 
     /// Makes the end of a keyspace durable, whose tree was emptied and had `last` as its version.
@@ -189,6 +230,9 @@ impl VersionSet {
         self.queue.lock().retain_mut(|install| {
             let keep = !Arc::ptr_eq(&install.tree, tree);
             if !keep {
+                if let Some(group) = &install.together {
+                    group.leave();
+                }
                 discarded.append(&mut install.removed);
                 discarded.extend(install.version.all_tables().map(|(_, table)| table.clone()));
             }
@@ -226,13 +270,14 @@ impl VersionSet {
         Ok(())
     }
 
-    /// What may settle now: the installs up to the first whose files are not durable, and all drops.
+    /// What may settle now: the installs up to the first whose files are not durable, or whose group is
+    /// not complete up to there, and all drops.
     fn ready(&self, created: Option<Arc<Tree>>) -> Change {
         let dropped = self.doomed.lock().iter().map(|doomed| doomed.tree.id.keyspace).collect();
         let queue = self.queue.lock();
-        let ready = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire));
+        let count = ready_count(&queue);
         let mut change = Change { edits: Vec::new(), installs: Vec::new(), created, dropped };
-        for install in ready {
+        for install in queue.iter().take(count) {
             change.edits.push(install.edit.clone());
             change.installs.push((install.tree.clone(), install.version.clone(), install.floor));
         }
@@ -384,9 +429,7 @@ impl VersionSet {
 
     /// Whether some could be settled and nobody is about to.
     pub(crate) fn is_abandoned(&self) -> bool {
-        let is_ready = |install: &Install| install.durable.load(Ordering::Acquire);
-        !self.settling.is_held()
-            && (self.queue.lock().front().is_some_and(is_ready) || !self.doomed.lock().is_empty())
+        !self.settling.is_held() && (ready_count(&self.queue.lock()) > 0 || !self.doomed.lock().is_empty())
     }
 }
 
@@ -415,6 +458,25 @@ pub(crate) fn start_manifest(
     })?;
     manifest::write_current(fs, dir, number)?;
     Ok(writer)
+}
+
+/// How many installs at the front may settle.
+fn ready_count(queue: &VecDeque<Install>) -> usize {
+    let mut count = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).count();
+    while let Some(at) = first_of_incomplete(queue, count) {
+        count = at;
+    }
+    count
+}
+
+/// Where among the first `count` installs a group begins that is not whole among them.
+fn first_of_incomplete(queue: &VecDeque<Install>, count: usize) -> Option<usize> {
+    queue.iter().take(count).position(|install| {
+        install.together.as_ref().is_some_and(|group| {
+            let here = queue.iter().take(count).filter(|other| other.is_of(group)).count();
+            here < group.members.load(Ordering::Acquire)
+        })
+    })
 }
 
 /// What the manifest says of a new keyspace.

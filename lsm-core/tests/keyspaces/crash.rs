@@ -67,7 +67,6 @@ struct Cut {
 struct Machine {
     env: Arc<SimEnv>,
     tap: Arc<Tap>,
-    options: Options,
     ledger: Arc<Mutex<Ledger>>,
 }
 
@@ -77,16 +76,11 @@ fn open(env: &Arc<SimEnv>, options: &Options) -> Db {
 }
 
 impl Machine {
-    fn new(env: &SimEnv, fs: Arc<SimFs>, options: &Options) -> Machine {
+    fn new(env: &SimEnv, fs: Arc<SimFs>) -> Machine {
         let tap = Tap::new(fs.clone());
         let seen: Arc<dyn Fs> = tap.clone();
         let ledger = Ledger { lives: BTreeMap::from([(0, Life::There)]), next_id: 1, ..Ledger::default() };
-        Machine {
-            env: env.on_fs(fs, seen),
-            tap,
-            options: options.clone(),
-            ledger: Arc::new(Mutex::new(ledger)),
-        }
+        Machine { env: env.on_fs(fs, seen), tap, ledger: Arc::new(Mutex::new(ledger)) }
     }
 
     fn cut_at_calls(&self, seed: u64, one_in: u64) -> Arc<Mutex<Vec<Cut>>> {
@@ -275,7 +269,7 @@ fn model_after(cut: &Cut, prefix: usize, there: &BTreeSet<u32>) -> BTreeMap<u32,
 
 /// Opens the image of `cut`, checks it, and returns what it found and how many batches were left.
 fn check(env: &SimEnv, options: &Options, cut: &Cut, least: usize) -> (Machine, BTreeMap<u32, Model>, usize) {
-    let machine = Machine::new(env, cut.image.clone(), options);
+    let machine = Machine::new(env, cut.image.clone());
     let db = open(&machine.env, options);
     db.verify(&mut |_, _| {}).expect("verify");
     let found = contents(&db);
@@ -305,7 +299,7 @@ fn check(env: &SimEnv, options: &Options, cut: &Cut, least: usize) -> (Machine, 
 
 fn run(seed: u64, options: &Options, driven: &mut Driven) {
     let env = SimEnv::new(seed);
-    let machine = Machine::new(&env, env.sim_fs().clone(), options);
+    let machine = Machine::new(&env, env.sim_fs().clone());
     env.run(|| {
         let mut rng = SplitMix64::new(seed ^ 0xc0de);
         let cuts = machine.cut_at_calls(rng.next_u64(), 60);

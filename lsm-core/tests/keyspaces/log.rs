@@ -271,3 +271,53 @@ fn failing_calls_of_creations_and_drops() {
     }
     assert!(refused >= 4 && retried >= 6, "{refused} refused, {retried} retried");
 }
+
+/// Without the log a batch over keyspaces is as durable as their flushes: with `atomic`, all of one
+/// moment settle in one record of the manifest.
+#[test]
+fn an_atomic_flush_is_there_in_all_keyspaces_or_in_none() {
+    let write = WriteOptions { disable_log: true, ..WriteOptions::default() };
+    let (mut torn, mut whole, mut none) = (0, 0, 0);
+    for atomic in [false, true] {
+        let fs = SimFs::new(1);
+        let options = Options { background_jobs_max: 4, ..by_hand() };
+        let db = open_on(fs.clone(), &options).expect("open");
+        let names = ["x", "y", "z"];
+        let all: Vec<Keyspace> =
+            names.iter().map(|name| db.create_keyspace(name, options.keyspace()).expect("create")).collect();
+        let images = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let (into, taken) = (images.clone(), fs.clone());
+        fs.add_call_hook(Arc::new(move |_| {
+            into.lock().push(taken.crash_image(CrashPolicy::DropUnsynced));
+        }));
+        for round in 0..8u32 {
+            let mut batch = WriteBatch::new();
+            for id in std::iter::once(0).chain(all.iter().map(Keyspace::id)) {
+                batch.put_in(id, &round.to_be_bytes(), b"v").expect("put");
+            }
+            db.write(&write, batch).expect("write");
+            if round == 5 {
+                // One that is dropped keeps the others from nothing.
+                db.drop_keyspace(&all[2]).expect("drop");
+                break;
+            }
+            db.flush_all(&FlushOptions { atomic, ..FlushOptions::default() }).expect("flush");
+        }
+        db.flush_all(&FlushOptions { atomic, ..FlushOptions::default() }).expect("flush");
+        fs.clear_call_hooks();
+        drop(db);
+        for image in std::mem::take(&mut *images.lock()) {
+            let counts: Vec<usize> =
+                world(&open_on(image, &options).expect("open")).values().map(|model| model.len()).collect();
+            let is_whole = counts.iter().all(|count| *count == counts[0]);
+            if atomic {
+                assert!(is_whole, "{counts:?}");
+                whole += usize::from(counts[0] > 0);
+                none += usize::from(counts[0] == 0);
+            } else {
+                torn += usize::from(!is_whole);
+            }
+        }
+    }
+    assert!(torn > 0 && whole > 5 && none > 0, "{torn} {whole} {none}");
+}
