@@ -70,6 +70,10 @@ pub(crate) trait KvEngine: Send + Sync {
     fn delete(&self, key: &[u8], opts: WriteOpts) -> Result<()>;
     /// All entries become visible at once.
     fn write_batch(&self, entries: &[BatchEntry<'_>], opts: WriteOpts) -> Result<()>;
+    /// Creates `count` keyspaces beside the default one, named by [`keyspace_name`], each with one entry.
+    fn create_keyspaces(&self, _count: u32) -> Result<()> {
+        bail!("this engine has no keyspaces")
+    }
     /// Deletes all keys from `from` on and before `to`, by one range delete.
     fn delete_range(&self, _from: &[u8], _to: &[u8]) -> Result<()> {
         bail!("this engine has no range deletes")
@@ -111,6 +115,11 @@ pub(crate) trait KvEngine: Send + Sync {
         }
         Ok(())
     }
+}
+
+/// The name of the `index`-th keyspace that a workload makes.
+pub(crate) fn keyspace_name(index: u32) -> String {
+    format!("keyspace-{index:06}")
 }
 
 /// Between two jobs an engine is idle for a moment, so one look is not proof.

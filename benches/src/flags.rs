@@ -196,6 +196,7 @@ const FLAGS: &[Flag] = &[
     flag!(bool disable_wal, "write no log"),
     flag!(compression_ratio, "share of a value's size that a compressor can get it down to"),
     flag!(readwritepercent, "reads in a hundred operations of readrandomwriterandom"),
+    flag!(keyspaces, "keyspaces of openkeyspaces"),
     flag!(seek_nexts, "entries to step over after each seek"),
     flag!(benchmark_write_rate_limit, "bytes a second of readwhilewriting's writer; 0 is no limit"),
     flag!(scan_length, "most entries of a YCSB scan"),

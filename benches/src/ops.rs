@@ -31,6 +31,8 @@ pub(crate) fn run(worker: &mut Worker<'_>) -> Result<()> {
         Workload::ReadRandomWriteRandom => read_or_write(worker),
         Workload::DeleteRandom => delete_random(worker),
         Workload::ScanDeleted | Workload::ScanRangeDeleted => seek_to_first(worker),
+        // The session's own: an engine that is being opened has no threads of its users.
+        Workload::OpenKeyspaces => Ok(()),
         Workload::Flush => flush(worker),
         Workload::YcsbLoad => ycsb_load(worker),
         Workload::Ycsb(mix) => ycsb(worker, mix),

@@ -14,7 +14,7 @@ use crate::generate::KeyBuf;
 use crate::live::LiveKeys;
 use crate::measure::{Reading, disk_bytes, peak_rss_bytes, reset_peak_rss};
 use crate::progress::Counter;
-use crate::record::Account;
+use crate::record::{Account, Kind, Recorder, account};
 use crate::result::{CauseOfStall, Run, Stall};
 use crate::runner::{self, Job};
 use crate::sys;
@@ -104,6 +104,10 @@ impl Session<'_> {
                 self.fill(Workload::FillUniqueRandom)?;
                 self.calm()?;
                 self.delete_front(workload.key_space() == KeySpace::FrontRangeDeleted)?;
+            }
+            Needs::Keyspaces => {
+                self.open_fresh()?;
+                self.engine().create_keyspaces(self.config.keyspaces)?;
             }
             Needs::YcsbLoaded => self.fill(Workload::YcsbLoad)?,
         }
@@ -195,14 +199,39 @@ impl Session<'_> {
         runner::run(&Job { engine, config, workload, live: &self.live, stream, counter: self.counter })
     }
 
+    /// Opens and closes the database, as often as a thread has reads; it is open in the end.
+    fn open_repeatedly(&mut self, config: &Config) -> Result<(Account, f64)> {
+        let times = config.reads_per_thread().min(u64::from(u32::MAX));
+        self.counter.begin("opening", times, 0);
+        let (start, mut recorder) = (Instant::now(), Recorder::new(true));
+        for _ in 0..times {
+            self.close()?;
+            let from = start.elapsed().as_nanos() as u64;
+            let (name, options) = (self.name, &config.engine);
+            self.engine = Some(engines::open_with_keyspaces(name, self.dir, options, config.keyspaces)?);
+            let now = start.elapsed().as_nanos() as u64;
+            recorder.latency(Kind::Read, from, now);
+            recorder.done(now, 1);
+            self.counter.add(1);
+        }
+        let elapsed = start.elapsed();
+        Ok((account(vec![recorder], elapsed.as_nanos() as u64), elapsed.as_secs_f64()))
+    }
+
     /// The timed part, and what follows it until the engine is settled.
-    fn measure(&self, workload: Workload, config: &Config, stream: u64) -> Result<Run> {
-        let engine = self.engine();
-        let stats_before = engine.stats()?;
+    fn measure(&mut self, workload: Workload, config: &Config, stream: u64) -> Result<Run> {
+        let stats_before = self.engine().stats()?;
+        if workload == Workload::OpenKeyspaces {
+            self.close()?;
+        }
         reset_peak_rss();
         let before = Reading::now()?;
-        let (account, seconds) = self.run(workload, config, stream)?;
+        let (account, seconds) = match workload {
+            Workload::OpenKeyspaces => self.open_repeatedly(config)?,
+            _ => self.run(workload, config, stream)?,
+        };
         let timed = Reading::now()?.bytes_since(&before);
+        let engine = self.engine();
         let debt_bytes = engine.pending()?.bytes;
 
         self.counter.begin("settling", 0, 0);
@@ -340,7 +369,7 @@ mod tests {
             let expected = match run.workload.as_str() {
                 "fillsync" => 2 * 2,
                 "flush" => 1,
-                "filluniquerandom" | "ycsbload" => 2_000,
+                "filluniquerandom" | "ycsbload" | "openkeyspaces" => 2_000,
                 _ => 2 * 2_000,
             };
             assert_eq!(run.ops, expected, "{}", run.workload);

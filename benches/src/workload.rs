@@ -24,6 +24,7 @@ pub(crate) enum Workload {
     DeleteRandom,
     ScanDeleted,
     ScanRangeDeleted,
+    OpenKeyspaces,
     Flush,
     YcsbLoad,
     Ycsb(Mix),
@@ -38,6 +39,8 @@ pub(crate) enum Needs {
     Filled,
     /// Every key of db_bench's key space, and then the first half deleted, nothing flushed after.
     FrontDeleted,
+    /// So many keyspaces with one entry each.
+    Keyspaces,
     /// YCSB's records, which have keys of their own.
     YcsbLoaded,
 }
@@ -50,6 +53,8 @@ pub(crate) enum KeySpace {
     FrontDeleted,
     /// Its first half deleted by one range delete.
     FrontRangeDeleted,
+    /// Many keyspaces with an entry each.
+    Keyspaces,
     Ycsb,
 }
 
@@ -83,6 +88,7 @@ const ALL: &[(&str, Workload, &str)] = &[
         Workload::ScanRangeDeleted,
         "new iterator to the first key, where one range delete took the first half",
     ),
+    ("openkeyspaces", Workload::OpenKeyspaces, "open and close a database of many keyspaces, reads times"),
     ("flush", Workload::Flush, "write the memtables out, once, between two workloads"),
     ("ycsbload", Workload::YcsbLoad, "load num records of YCSB, on a fresh database"),
     ("ycsba", Workload::Ycsb(Mix::A), "50 % reads, 50 % updates"),
@@ -117,6 +123,7 @@ impl Workload {
             | Workload::YcsbLoad => Needs::Fresh,
             Workload::Ycsb(_) => Needs::YcsbLoaded,
             Workload::ScanDeleted | Workload::ScanRangeDeleted => Needs::FrontDeleted,
+            Workload::OpenKeyspaces => Needs::Keyspaces,
             _ => Needs::Filled,
         }
     }
@@ -125,6 +132,7 @@ impl Workload {
         match self {
             Workload::Ycsb(_) | Workload::YcsbLoad => KeySpace::Ycsb,
             Workload::ScanDeleted => KeySpace::FrontDeleted,
+            Workload::OpenKeyspaces => KeySpace::Keyspaces,
             Workload::ScanRangeDeleted => KeySpace::FrontRangeDeleted,
             _ => KeySpace::DbBench,
         }

@@ -1,7 +1,7 @@
 //! The engine of this project: one tree.
 
 use crate::config::{Compression, EngineOptions};
-use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, StallCause, WriteOpts};
+use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, StallCause, WriteOpts, keyspace_name};
 use anyhow::{Result, bail};
 use dialsm_core::{Db, DbIterator, Options, ReadOptions, WriteBatch, WriteOptions, options};
 use dialsm_io::OsEnv;
@@ -79,6 +79,14 @@ impl KvEngine for LsmCore {
             }
         }
         Ok(self.db.write(&write_options(opts), batch)?)
+    }
+
+    fn create_keyspaces(&self, count: u32) -> Result<()> {
+        for index in 0..count {
+            let keyspace = self.db.create_keyspace(&keyspace_name(index), self.db.options().keyspace())?;
+            self.db.put_in(&WriteOptions::default(), &keyspace, b"key", b"value")?;
+        }
+        Ok(())
     }
 
     fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<()> {

@@ -40,6 +40,23 @@ pub(crate) fn probe(name: &str, options: &EngineOptions) -> Result<()> {
     if name == "rocksdb" { rocksdb::probe(options) } else { Ok(()) }
 }
 
+/// Opens an engine on `dir` with all the keyspaces that [`KvEngine::create_keyspaces`] made there.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_with_keyspaces(
+    name: &str,
+    dir: &Path,
+    options: &EngineOptions,
+    keyspaces: u32,
+) -> Result<Box<dyn KvEngine>> {
+    match name {
+        // Its interface wants them named.
+        "rocksdb" => rocksdb::open(dir, options, keyspaces),
+        _ => open(name, dir, options),
+    }
+}
+
 /// Opens an engine on `dir`, which it makes if it is missing.
 ///
 /// # Errors
@@ -48,7 +65,7 @@ pub(crate) fn open(name: &str, dir: &Path, options: &EngineOptions) -> Result<Bo
     match name {
         "lsm-core" => lsm_core::open(dir, options),
         "null" => Ok(Box::new(null::NullEngine)),
-        "rocksdb" => rocksdb::open(dir, options),
+        "rocksdb" => rocksdb::open(dir, options, 0),
         #[cfg(feature = "fjall")]
         "fjall" => fjall::open(dir, options),
         other => bail!("engine '{other}' is not in this build"),

@@ -22,6 +22,10 @@ impl KvEngine for NullEngine {
         Ok(())
     }
 
+    fn create_keyspaces(&self, _count: u32) -> Result<()> {
+        Ok(())
+    }
+
     fn delete_range(&self, _from: &[u8], _to: &[u8]) -> Result<()> {
         Ok(())
     }

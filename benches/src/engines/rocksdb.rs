@@ -7,7 +7,7 @@
 use super::rocksdb_ffi::{Api, Batch, Database, Iter, Settings};
 use super::rocksdb_stats;
 use crate::config::{Compression, EngineOptions};
-use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, WriteOpts};
+use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, WriteOpts, keyspace_name};
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -83,11 +83,11 @@ fn settings(options: &EngineOptions, api: &Api) -> Result<Settings> {
     })
 }
 
-/// Opens a database.
-pub(super) fn open(dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
+/// Opens a database, with the first so many of the keyspaces (its column families) made in it.
+pub(super) fn open(dir: &Path, options: &EngineOptions, keyspaces: u32) -> Result<Box<dyn KvEngine>> {
     let (api, path) = library(options)?;
     let settings = if options.own_defaults { None } else { Some(settings(options, api)?) };
-    let db = Database::open(api, dir, settings.as_ref())?;
+    let db = Database::open(api, dir, settings.as_ref(), &(0..keyspaces).map(keyspace_name).collect::<Vec<_>>())?;
     let table = settings.as_ref().map_or_else(
         || "table=default".to_owned(),
         |s| {
@@ -138,6 +138,10 @@ impl KvEngine for RocksDb {
             }
         };
         self.db.write(fill, opts.sync, opts.disable_wal)
+    }
+
+    fn create_keyspaces(&self, count: u32) -> Result<()> {
+        (0..count).try_for_each(|index| self.db.create_family(&keyspace_name(index), b"key", b"value"))
     }
 
     fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<()> {

@@ -90,9 +90,11 @@ api! {
     cache_create_lru(usize) -> Handle;
     cache_destroy(Handle);
     open_column_families(Handle, Chars, c_int, *const Chars, *const Handle, *mut Handle, ErrorOut) -> Handle;
+    create_column_family(Handle, Handle, Chars, ErrorOut) -> Handle;
     column_family_handle_destroy(Handle);
     close(Handle);
     put(Handle, Handle, Chars, usize, Chars, usize, ErrorOut);
+    put_cf(Handle, Handle, Handle, Chars, usize, Chars, usize, ErrorOut);
     delete(Handle, Handle, Chars, usize, ErrorOut);
     delete_range_cf(Handle, Handle, Handle, Chars, usize, Chars, usize, ErrorOut);
     write(Handle, Handle, Handle, ErrorOut);
@@ -295,6 +297,8 @@ pub(super) struct Database {
     api: &'static Api,
     db: Handle,
     family: Handle,
+    /// Handles of the other column families.
+    others: Mutex<Vec<usize>>,
     read_options: Handle,
     /// By `sync + 2 * disable_wal`.
     write_options: [Handle; 4],
@@ -314,24 +318,33 @@ fn chars(bytes: &[u8]) -> Chars {
 }
 
 impl Database {
-    /// Opens or makes the database in `dir`.
-    pub(super) fn open(api: &'static Api, dir: &Path, settings: Option<&Settings>) -> Result<Database> {
+    /// Opens or makes the database in `dir`, with the column families named beside the default one.
+    pub(super) fn open(
+        api: &'static Api,
+        dir: &Path,
+        settings: Option<&Settings>,
+        others: &[String],
+    ) -> Result<Database> {
         use std::os::unix::ffi::OsStrExt;
         let options = Options::new(api, settings);
         let path = CString::new(dir.as_os_str().as_bytes())?;
-        let name: Chars = c"default".as_ptr();
-        let (mut family, mut error) = (null_mut(), null_mut());
-        // SAFETY: one name, one options handle and room for one family handle, as the count says; the
+        let others = others.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<Chars> =
+            std::iter::once(c"default".as_ptr()).chain(others.iter().map(|name| name.as_ptr())).collect();
+        let each_options = vec![options.raw as *const c_void; names.len()];
+        let mut families: Vec<Handle> = vec![null_mut(); names.len()];
+        let mut error = null_mut();
+        // SAFETY: as many names, options handles and places for family handles as the count says; the
         // strings live through the call. (Opening by families is the one way to get the family's
         // handle, which the batched multi-get wants, in every release.)
         let db = unsafe {
             (api.open_column_families)(
                 options.raw,
                 path.as_ptr(),
-                1,
-                &name,
-                &options.raw,
-                &mut family,
+                c_int::try_from(names.len())?,
+                names.as_ptr(),
+                each_options.as_ptr().cast(),
+                families.as_mut_ptr(),
                 &mut error,
             )
         };
@@ -346,7 +359,10 @@ impl Database {
             });
             ((api.readoptions_create)(), write_options)
         };
-        Ok(Database { api, db, family, read_options, write_options, batches: Mutex::default(), options })
+        let family = families.remove(0);
+        let others = Mutex::new(families.into_iter().map(|raw| raw as usize).collect());
+        let batches = Mutex::default();
+        Ok(Database { api, db, family, others, read_options, write_options, batches, options })
     }
 
     fn write_options(&self, sync: bool, disable_wal: bool) -> Handle {
@@ -368,6 +384,33 @@ impl Database {
         let mut error = null_mut();
         // SAFETY: as in `put`.
         unsafe { (self.api.delete)(self.db, options, chars(key), key.len(), &mut error) };
+        self.api.check(error)
+    }
+
+    /// Makes a column family and writes one entry into it.
+    pub(super) fn create_family(&self, name: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        let name = CString::new(name)?;
+        let mut error = null_mut();
+        // SAFETY: live handles, and a name that lives through the call.
+        let family = unsafe {
+            (self.api.create_column_family)(self.db, self.options.raw, name.as_ptr(), &mut error)
+        };
+        self.api.check(error)?;
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).push(family as usize);
+        let (options, mut error) = (self.write_options(false, false), null_mut());
+        // SAFETY: as in `put`, into the family just made.
+        unsafe {
+            (self.api.put_cf)(
+                self.db,
+                options,
+                family,
+                chars(key),
+                key.len(),
+                chars(value),
+                value.len(),
+                &mut error,
+            );
+        }
         self.api.check(error)
     }
 
@@ -508,10 +551,12 @@ impl Drop for Database {
     fn drop(&mut self) {
         let api = self.api;
         let batches = std::mem::take(&mut *self.batches.lock().unwrap_or_else(PoisonError::into_inner));
-        // SAFETY: each handle was made by `open` or `write` and is destroyed here only; iterators
+        let others = std::mem::take(&mut *self.others.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: each handle was made by `open`, `create_family` or `write` and is destroyed here only; iterators
         // borrow the database, so none is left.
         unsafe {
             batches.into_iter().for_each(|raw| (api.writebatch_destroy)(raw as Handle));
+            others.into_iter().for_each(|raw| (api.column_family_handle_destroy)(raw as Handle));
             (api.column_family_handle_destroy)(self.family);
             (api.close)(self.db);
             (api.readoptions_destroy)(self.read_options);
