@@ -12,6 +12,7 @@ use dialsm_io::env::Nanos;
 use dialsm_io::{Env, Event, JobHandle};
 use parking_lot::Mutex;
 
+use crate::callback::Watch;
 use crate::compaction::job::SubJobs;
 use crate::compaction::plan::Plan;
 use crate::compaction::{job, picker};
@@ -195,8 +196,11 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
     if state.running_compactions < compactions_max && state.paused == 0 && engine.options.automatic_compaction
     {
         let mut tree_state = tree.lock();
+        let watch = Watch::begin(&tree.comparator);
         if let Some(plan) = picker::pick(&tree.view().version, &engine.strategy) {
-            if let Err(error) = plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed)) {
+            let claimed =
+                watch.check().and_then(|()| plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed)));
+            if let Err(error) = claimed {
                 engine.error.latch("picking a compaction", &error);
                 return None;
             }

@@ -8,11 +8,12 @@ use dialsm_io::Env;
 use dialsm_io::fs::{Access, LockMode};
 
 use crate::batch::WriteBatch;
+use crate::callback::{Watch, sorted_by};
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind, HEADER_BYTES};
 use crate::iterator::DbIterator;
-use crate::key::Kind;
+use crate::key::{Comparator, Kind};
 use crate::metrics::{Counter, MetricsSnapshot};
 use crate::options::{CompactRangeOptions, FlushOptions, Options, ReadOptions, WriteOptions};
 use crate::read::get::{self, ReadContext};
@@ -128,6 +129,9 @@ impl Db {
     /// after a lasting background error; `Closed`; `Unsupported` for operations this build cannot
     /// serve. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
     /// its record may stand there all the same, and the next opening then finds it, whole.
+    /// `Callback` for a key that the keyspace's comparator panics at or does not find equal to
+    /// itself; if it panics later, over the order of keys that it took singly, writes stop, and the
+    /// next opening finds the batch.
     pub fn write(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
@@ -138,6 +142,7 @@ impl Db {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
         check_served(&batch)?;
+        check_keys(&engine.tree.comparator, &batch)?;
         engine.tree.stall.admit(engine, batch.byte_size() as u64, options.no_slowdown, options.deadline)?;
         engine.commit.write(engine, batch, options.sync, !options.disable_log)
     }
@@ -198,8 +203,7 @@ impl Db {
             None => visible,
         };
         // In key order, so that keys of one block find it in the processor's cache.
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_by(|a, b| tree.comparator.compare(keys[*a], keys[*b]));
+        let order = sorted_by(&tree.comparator, keys.len(), |at| keys[at]);
         let mut values = vec![None; keys.len()];
         for at in order {
             engine.check_deadline(options.deadline)?;
@@ -406,6 +410,25 @@ fn refuse_foreign(fs: &dyn dialsm_io::Fs, dir: &Path) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::Foreign => Err(error.at_path(&path)),
         _ => Ok(()),
     }
+}
+
+/// Refuses keys that the user's comparator can do nothing with, before they are in the log: they
+/// would be there at the next opening, too.
+fn check_keys(comparator: &Comparator, batch: &WriteBatch) -> Result<()> {
+    if !matches!(comparator, Comparator::Custom(_)) {
+        return Ok(());
+    }
+    let watch = Watch::begin(comparator);
+    for op in batch.iter() {
+        let key = op?.key;
+        let is_itself = comparator.compare(key, key).is_eq();
+        watch.check()?;
+        if !is_itself {
+            let text = "the comparator does not find a key equal to itself";
+            return Err(Error::new(ErrorKind::Callback, text));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses operations that this build can log but not serve.

@@ -132,12 +132,13 @@ impl Engine {
             _ => error,
         })?;
         let comparator: Comparator = self.tree.comparator.clone();
-        TableReader::open(
+        TableReader::open_with_prefixes(
             file,
             &self.db_id,
             table.number(),
             table.file_bytes(),
             comparator,
+            self.options.prefix_extractor.as_ref(),
             self.blocks.clone(),
         )
     }

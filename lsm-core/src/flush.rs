@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use crate::Result;
+use crate::callback::Watch;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
@@ -62,11 +63,13 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
     let mut entries =
         CompactionIter::new(buffer.table.iter(), tree.comparator.clone(), snapshots, false, anything_below);
     let mut outputs = Outputs::new(engine, tree, 0, epoch);
+    let watch = Watch::begin(&tree.comparator);
     entries.start(None, None)?;
     while entries.valid() {
         outputs.add(entries.key(), entries.value())?;
         entries.next()?;
     }
+    watch.check()?;
     outputs.finish()
 }
 

@@ -7,14 +7,15 @@ use dialsm_io::env::Nanos;
 use crate::db::Reading;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
+use crate::prefix::Scope;
 use crate::read::db_iter::DbIter;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
-use crate::table::IterSpec;
+use crate::table::{IterSpec, ReadStats};
 use crate::tree::TreeView;
 use crate::version::{LEVELS, TableFile};
-use crate::{Result, Slice};
+use crate::{Error, Result, Slice};
 
 /// An ordered cursor over the keys of a database, as they were when it was made.
 ///
@@ -43,6 +44,10 @@ impl DbIterator {
             (Arc::clone(&guard), visible)
         };
         let seqno = options.snapshot.as_ref().map_or(visible, |snapshot| snapshot.seqno());
+        let extractor = engine.options.prefix_extractor.as_ref();
+        if options.prefix_same_as_start && extractor.is_none() {
+            return Err(Error::invalid("prefix_same_as_start needs a keyspace with a prefix extractor"));
+        }
         let spec = IterSpec {
             fill_cache: options.fill_cache,
             verify: options.verify_checksums,
@@ -69,7 +74,9 @@ impl DbIterator {
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }
         let merged = MergingIter::new(tree.comparator.clone(), children);
-        let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper);
+        let scope =
+            Scope::new(extractor, &tree.comparator, options.prefix_same_as_start, lower, upper)?;
+        let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper).with_scope(scope);
         Ok(DbIterator { inner, reading, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
     }
 
@@ -167,6 +174,12 @@ impl DbIterator {
     pub fn value_slice(&self) -> Slice {
         self.inner.value_slice()
     }
+
+    /// What reading has cost so far: blocks, bytes, filters. Added to the metrics when the cursor is
+    /// dropped.
+    pub fn read_stats(&self) -> ReadStats {
+        self.inner.read_stats()
+    }
 }
 
 impl Drop for DbIterator {
@@ -179,5 +192,6 @@ impl Drop for DbIterator {
             (Counter::IteratorSteps, self.steps),
             (Counter::IteratorSkips, skips),
         ]);
+        engine.note_blocks(&ReadStats::default(), &self.inner.read_stats());
     }
 }

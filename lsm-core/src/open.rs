@@ -15,6 +15,7 @@ use dialsm_io::{Env, Fs};
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
+use crate::callback::guarded;
 use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::filename::FileName;
@@ -35,8 +36,12 @@ use crate::{Error, ErrorKind, Result, recovery};
 ///
 /// # Errors
 /// Every way in which options, directory, lock or files can be wrong, each with its kind.
-pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Arc<Engine>> {
+pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, mut options: Options) -> Result<Arc<Engine>> {
     env.check_fork()?;
+    // Before anything asks them: what the user's objects do wrong must reach no worker.
+    options.comparator = guarded(&options.comparator)?;
+    options.prefix_extractor =
+        options.prefix_extractor.as_ref().map(|extractor| extractor.with_fixed_name()).transpose()?;
     options.validate()?;
     let fs = env.fs().clone();
     if options.create_if_missing {

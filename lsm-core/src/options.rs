@@ -16,6 +16,8 @@ use std::sync::{Arc, LazyLock};
 
 use dialsm_io::env::Nanos;
 
+use crate::key::Comparator;
+use crate::prefix::{PrefixExtractor, check_user_name};
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
@@ -165,6 +167,12 @@ impl Options {
         );
         order("log_segment_bytes", self.log_segment_bytes, "log_total_bytes_max", self.log_total_bytes_max);
         order("block_bytes", self.block_bytes, "table_bytes", self.table_bytes);
+        if let Comparator::Custom(c) = &self.comparator {
+            problems.extend(check_user_name("comparator", c.name()).err());
+        }
+        if let Some(PrefixExtractor::Custom(c)) = &self.prefix_extractor {
+            problems.extend(check_user_name("prefix_extractor", c.name()).err());
+        }
         if !cfg!(feature = "zstd") {
             let codecs = [("compression", self.compression), ("compression_bottom", self.compression_bottom)];
             for (name, codec) in codecs {
@@ -277,6 +285,12 @@ pub struct ReadOptions {
     pub lower_bound: Option<Vec<u8>>,
     /// Iterators show neither this key nor any after it.
     pub upper_bound: Option<Vec<u8>>,
+    /// Iterators end where the prefix of the key they were sent to ends, in both directions; after a
+    /// seek to the first or last key, where that key's prefix does. Within the bounds. A key out of
+    /// the extractor's domain ends such a scan; sought, it leaves it unconfined. Lets filters spare
+    /// blocks; scans whose bounds lie around one prefix of a built-in extractor have that anyway.
+    /// Needs [`Options::prefix_extractor`].
+    pub prefix_same_as_start: bool,
     /// Fail with `TimedOut` after this point on the environment's clock.
     pub deadline: Option<Nanos>,
     /// Keep the blocks that this read brings from the disk in the block cache. Off for long scans
@@ -294,12 +308,7 @@ impl ReadOptions {
     #[must_use]
     pub fn with_prefix(mut self, prefix: &[u8]) -> ReadOptions {
         self.lower_bound = Some(prefix.to_vec());
-        // The next key that does not begin with it: the last byte that can grow does.
-        self.upper_bound = prefix.iter().rposition(|byte| *byte != 0xff).map(|last| {
-            let mut next = prefix[..=last].to_vec();
-            next[last] += 1;
-            next
-        });
+        self.upper_bound = crate::prefix::successor(prefix);
         self
     }
 }
@@ -310,6 +319,7 @@ impl Default for ReadOptions {
             snapshot: None,
             lower_bound: None,
             upper_bound: None,
+            prefix_same_as_start: false,
             deadline: None,
             fill_cache: true,
             verify_checksums: true,

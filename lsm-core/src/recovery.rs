@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use dialsm_io::fs::Access;
 
 use crate::batch::OpIter;
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::types::{FileNumber, SeqNo};
@@ -80,12 +81,14 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
     let tree = &engine.tree;
     let floor = tree.lock().durable_floor;
     let buffer = tree.view().active.clone();
+    let watch = Watch::begin(&tree.comparator);
     for (seqno, op) in (record.first_seqno..).zip(OpIter::new(record.payload)) {
         let op = op?;
         if seqno >= floor {
             buffer.table.insert(op.key, seqno, op.kind, op.value);
         }
     }
+    watch.check()?;
     engine.commit.visible().fetch_max(last, Ordering::AcqRel);
     if buffer.table.bytes_used() as u64 >= engine.options.write_buffer_bytes {
         let mut state = tree.lock();

@@ -18,6 +18,7 @@ use super::output::{Outputs, Written};
 use super::plan::{Plan, SubRange};
 use super::visibility::CompactionIter;
 use crate::background::cancelled;
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::invariants::check_installed;
 use crate::metrics::Counter;
@@ -107,6 +108,7 @@ impl SubJobs {
 
     fn merge(&self, engine: &Arc<Engine>, range: &SubRange) -> Result<Written> {
         let plan = &self.plan;
+        let watch = Watch::begin(&self.tree.comparator);
         let source = open_inputs(engine, &self.tree, plan)?;
         let mut below = plan.drop_below();
         let zero_seqnos = plan.output_level > 0 && !plan.has_specials();
@@ -127,6 +129,7 @@ impl SubJobs {
             }
             entries.next()?;
         }
+        watch.check()?;
         outputs.finish()
     }
 
@@ -142,7 +145,9 @@ fn merge_all(
     plan: &Plan,
     cancel: Option<&Arc<AtomicBool>>,
 ) -> Result<Written> {
+    let watch = Watch::begin(&tree.comparator);
     let ranges = plan.sub_ranges(engine.options.subcompactions_max);
+    watch.check()?;
     let parts = ranges.len();
     let jobs = Arc::new(SubJobs {
         tree: tree.clone(),

@@ -35,6 +35,8 @@ pub(crate) struct Outputs<'a> {
     overlapped_bytes: u64,
     current: Option<(FileNumber, Arc<dyn File>, TableWriter)>,
     last_user_key: Vec<u8>,
+    /// See [`Comparator::equal_is_identical`](crate::key::Comparator::equal_is_identical).
+    equal_is_identical: bool,
     finished: Written,
     target_bytes: u64,
 }
@@ -92,6 +94,7 @@ impl<'a> Outputs<'a> {
             overlapped_bytes: 0,
             current: None,
             last_user_key: Vec::new(),
+            equal_is_identical: tree.comparator.equal_is_identical(),
             finished: Written::default(),
             target_bytes: if level == 0 { u64::MAX } else { engine.options.table_bytes },
         }
@@ -106,8 +109,9 @@ impl<'a> Outputs<'a> {
     /// Adds an entry.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let user = user_key(key);
+        let fresh = self.is_fresh(user);
         if let Some((.., writer)) = &self.current
-            && self.last_user_key != user
+            && fresh
             && (writer.estimated_bytes() >= self.target_bytes || self.overlaps_too_much(user))
         {
             self.finish_table()?;
@@ -116,7 +120,7 @@ impl<'a> Outputs<'a> {
             self.current = Some(self.open_table()?);
             self.overlapped_bytes = 0;
         }
-        if self.last_user_key != user {
+        if fresh {
             self.last_user_key.clear();
             self.last_user_key.extend_from_slice(user);
         }
@@ -128,6 +132,14 @@ impl<'a> Outputs<'a> {
     pub(crate) fn finish(mut self) -> Result<Written> {
         self.finish_table()?;
         Ok(std::mem::take(&mut self.finished))
+    }
+
+    /// Whether `user` is another key than the last one, as the keyspace's order sees it.
+    #[inline]
+    fn is_fresh(&self, user: &[u8]) -> bool {
+        self.last_user_key != user
+            && (self.equal_is_identical
+                || self.tree.comparator.compare(&self.last_user_key, user).is_ne())
     }
 
     fn overlaps_too_much(&mut self, user: &[u8]) -> bool {
@@ -191,6 +203,8 @@ fn table_options(engine: &Engine, level: usize) -> TableOptions {
         block_bytes: options.block_bytes as usize,
         restart_interval: options.block_restart_interval,
         filter_bits_per_key: options.filter_bits_per_key,
+        filter_whole_keys: options.filter_whole_keys,
+        prefix_extractor: options.prefix_extractor.clone(),
         compression: match compression {
             options::Compression::None => Compression::None,
             options::Compression::Lz4 => Compression::Lz4,

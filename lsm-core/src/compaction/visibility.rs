@@ -325,7 +325,7 @@ where
             Verdict::KeepZeroed => {
                 self.counts.zeroed += 1;
                 self.out_key.clear();
-                self.out_key.extend_from_slice(&self.key);
+                self.out_key.extend_from_slice(user_key(self.iter.key()));
                 self.out_key.extend_from_slice(&trailer(0, Kind::Put as u8).to_le_bytes());
                 self.out = Out::Rewritten;
             }

@@ -3,6 +3,7 @@
 //! The order active memtable, sealed memtables newest first, L0 by epoch newest first, L1.. is the
 //! recency order of the tree (I3), so the first entry at or below the reader's sequence decides.
 
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::key::Kind;
 use crate::metrics::{Counter, LevelCounter};
@@ -28,8 +29,25 @@ pub struct ReadContext {
 /// The newest value of `key` at or below `seqno` in this view.
 ///
 /// # Errors
-/// Those of the tables; `Unsupported` for kinds of a newer build.
+/// Those of the tables; `Unsupported` for kinds of a newer build; `Callback` if the user's
+/// comparator panics.
+#[inline]
 pub(crate) fn get(
+    engine: &Engine,
+    tree: &Tree,
+    view: &TreeView,
+    key: &[u8],
+    seqno: SeqNo,
+    options: &ReadOptions,
+    context: &mut ReadContext,
+) -> Result<Option<Slice>> {
+    let watch = Watch::begin(&tree.comparator);
+    let found = find(engine, tree, view, key, seqno, options, context);
+    watch.check()?;
+    found
+}
+
+fn find(
     engine: &Engine,
     tree: &Tree,
     view: &TreeView,

@@ -33,9 +33,12 @@
 //! Attacked by `random_walk_beside_a_model` and `b003_child_error_is_not_an_end`.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crate::key::{Comparator, user_key};
+use crate::prefix::PrefixHint;
 use crate::read::internal::InternalIter;
+use crate::table::ReadStats;
 use crate::{Error, ErrorKind, Result, Slice};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -310,6 +313,14 @@ impl<I: InternalIter> InternalIter for MergingIter<I> {
 
     fn value_slice(&self) -> Slice {
         self.children[self.tree[0] as usize].value_slice()
+    }
+
+    fn set_prefix(&mut self, hint: Option<&Arc<PrefixHint>>) {
+        self.children.iter_mut().for_each(|child| child.set_prefix(hint));
+    }
+
+    fn add_stats(&self, to: &mut ReadStats) {
+        self.children.iter().for_each(|child| child.add_stats(to));
     }
 }
 

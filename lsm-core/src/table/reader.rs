@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use dialsm_io::File;
 
 use super::block::Block;
-use super::filter::{Filter, hash_key};
+use super::filter::{Filter, PREFIX_PROPERTY, hash_key};
 use super::format::{self, BLOCK_BYTES_MAX, BLOCK_TRAILER_BYTES, FOOTER_BYTES, Footer, Handle};
 use super::index::Index;
 use super::properties::Properties;
@@ -23,6 +23,7 @@ use super::{Found, IterSpec, ReadSpec, ReadStats, TableIter};
 use crate::cache::{BlockCache, FileId};
 use crate::format::{FileHeader, FileKind, HEADER_BYTES, HEADER_BYTES_MAX};
 use crate::key::{self, Comparator, SEEK_KIND};
+use crate::prefix::{PrefixExtractor, PrefixHint};
 use crate::types::{DbId, FileNumber, SeqNo};
 use crate::{Error, ErrorKind, Result};
 
@@ -34,6 +35,8 @@ pub struct TableReader {
     pub(super) footer: Footer,
     pub(super) index: Index,
     pub(super) filter: Option<Filter>,
+    /// Set if the filter holds the prefixes that this extractor takes.
+    pub(super) prefixes: Option<PrefixExtractor>,
     properties: Properties,
     cache: Arc<BlockCache>,
     file_id: FileId,
@@ -56,9 +59,29 @@ impl TableReader {
         comparator: Comparator,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<TableReader>> {
+        TableReader::open_with_prefixes(file, db_id, number, file_bytes, comparator, None, cache)
+    }
+
+    /// The same for a keyspace with a prefix extractor. A filter made with another one is used
+    /// without its prefixes.
+    ///
+    /// # Errors
+    /// As [`TableReader::open`].
+    pub fn open_with_prefixes(
+        file: Arc<dyn File>,
+        db_id: &DbId,
+        number: FileNumber,
+        file_bytes: u64,
+        comparator: Comparator,
+        extractor: Option<&PrefixExtractor>,
+        cache: Arc<BlockCache>,
+    ) -> Result<Arc<TableReader>> {
         let path = file.path().to_path_buf();
         let open = || TableReader::open_inner(file, db_id, number, file_bytes, comparator, cache);
-        open().map(Arc::new).map_err(|e| e.at_path(&path))
+        let mut reader = open().map_err(|e| e.at_path(&path))?;
+        let made_with = reader.properties.other(PREFIX_PROPERTY).filter(|_| reader.filter.is_some());
+        reader.prefixes = extractor.filter(|x| made_with == Some(x.name().as_bytes())).cloned();
+        Ok(Arc::new(reader))
     }
 
     fn open_inner(
@@ -111,6 +134,7 @@ impl TableReader {
             footer,
             index,
             filter,
+            prefixes: None,
             properties,
             cache,
             file_id,
@@ -129,9 +153,11 @@ impl TableReader {
         spec: &ReadSpec,
         stats: &mut ReadStats,
     ) -> Result<Option<Found>> {
-        if let Some(filter) = &self.filter {
+        if let Some(filter) = &self.filter
+            && let Some(hash) = self.point_hash(filter, user_key)
+        {
             stats.filter_checked += 1;
-            if !filter.may_contain(hash_key(user_key)) {
+            if !filter.may_contain(hash) {
                 stats.filter_useful += 1;
                 return Ok(None);
             }
@@ -148,6 +174,28 @@ impl TableReader {
             kind: hit.trailer as u8,
             value: block.into_value(&hit),
         }))
+    }
+
+    /// What the filter knows `user_key` by, if anything.
+    #[inline]
+    pub(super) fn point_hash(&self, filter: &Filter, user_key: &[u8]) -> Option<u64> {
+        if filter.has_whole_keys() { Some(hash_key(user_key)) } else { self.prefix_hash(user_key) }
+    }
+
+    /// The hash of the key's prefix, if the filter holds prefixes. An extractor that panics makes
+    /// the look-up do without.
+    pub(super) fn prefix_hash(&self, user_key: &[u8]) -> Option<u64> {
+        self.prefixes.as_ref()?.extract(user_key).ok()?.map(hash_key)
+    }
+
+    /// Whether the filter denies that any user key of the table has this prefix. Speaks of entries,
+    /// never of range tombstones.
+    pub(super) fn lacks_prefix(&self, hint: &PrefixHint, stats: &mut ReadStats) -> bool {
+        let (Some(filter), Some(_)) = (&self.filter, &self.prefixes) else { return false };
+        let lacks = !filter.may_contain(hint.hash());
+        stats.filter_checked += 1;
+        stats.filter_useful += u64::from(lacks);
+        lacks
     }
 
     /// Data block `i`, from the cache or the file.

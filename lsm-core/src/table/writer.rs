@@ -14,7 +14,7 @@ use dialsm_io::File;
 
 use super::TableOptions;
 use super::block::{BlockBuilder, common_prefix};
-use super::filter::FilterBuilder;
+use super::filter::{FilterBuilder, PREFIX_PROPERTY};
 use super::format::{self, BLOCK_TRAILER_BYTES, Compression, FOOTER_BYTES, Footer, Handle};
 use super::index::{self, IndexBuilder};
 use super::properties::Properties;
@@ -152,7 +152,11 @@ impl TableWriter {
             block: BlockBuilder::new(options.restart_interval, options.block_bytes),
             compressed: Vec::new(),
             index: IndexBuilder::new(options.index_partition_bytes),
-            filter: FilterBuilder::new(filter_bits),
+            filter: FilterBuilder::new(
+                filter_bits,
+                options.filter_whole_keys,
+                options.prefix_extractor.clone(),
+            ),
             unindexed: None,
             separator: Vec::new(),
             last_key: Vec::new(),
@@ -241,7 +245,7 @@ impl TableWriter {
         let order = match &self.comparator {
             Comparator::Bytewise => last[shared..].first().cmp(&next[shared..].first()),
             Comparator::ReverseBytewise => next[shared..].first().cmp(&last[shared..].first()),
-            Comparator::Custom(c) => c.compare(last, next),
+            custom => custom.compare(last, next),
         };
         let order = order.then_with(|| key::trailer_of(internal).cmp(&key::trailer_of(&self.last_key)));
         if order != Ordering::Less {
@@ -324,6 +328,11 @@ impl TableWriter {
         if let Some(handle) = self.unindexed.take() {
             self.index.add(&self.last_key, handle);
         }
+        let filter = self.filter.finish();
+        if let (Some(_), Some(extractor)) = (&filter, self.filter.prefix_extractor()) {
+            let name = extractor.name().into_owned();
+            self.set_property(PREFIX_PROPERTY, name.as_bytes())?;
+        }
         let mut p = self.properties;
         p.largest = self.last_key;
         if p.entries == 0 {
@@ -331,7 +340,7 @@ impl TableWriter {
         }
         let mut sink = self.sink;
         let mut footer = Footer::default();
-        if let Some(payload) = self.filter.finish() {
+        if let Some(payload) = filter {
             footer.filter = sink.append_block(&[&payload], Compression::None)?;
         }
         footer.values = self.index.finish(|raw| sink.append_block(&[raw], index::INDEX_COMPRESSION))?;

@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::batch::WriteBatch;
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::tree::Buffer;
 use crate::types::{SEQNO_MAX, SeqNo};
@@ -377,9 +378,16 @@ fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) 
     }
     let group = member.group.get().expect("a member is offered for insertion after it got its group").clone();
     let first_seqno = member.first_seqno.load(Ordering::Relaxed);
+    let watch = Watch::begin(group.buffer.table.comparator());
     for (seqno, op) in (first_seqno..).zip(member.batch.iter()) {
         let op = op.expect("a batch holds only whole operations");
         group.buffer.table.insert(op.key, seqno, op.kind, op.value);
+    }
+    if let Err(error) = watch.check() {
+        // The entries may stand in the wrong places; the log has them.
+        engine.error.latch_lasting("an insert", &error);
+        let _ = member.failure.set(error);
+        engine.tree.stall.wake_all();
     }
     if group.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
         commit.finish_group(engine, &group);
