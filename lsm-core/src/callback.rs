@@ -62,6 +62,14 @@ impl Watch {
     }
 }
 
+impl Watch {
+    /// Why `error` came about: the comparator's panic, if there was one.
+    #[cold]
+    pub(crate) fn cause(&self, error: Error) -> Error {
+        self.check().err().unwrap_or(error)
+    }
+}
+
 #[cold]
 fn panicked() -> Error {
     Error::new(ErrorKind::Callback, "the comparator panicked")

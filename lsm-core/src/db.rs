@@ -420,12 +420,16 @@ fn check_keys(comparator: &Comparator, batch: &WriteBatch) -> Result<()> {
     }
     let watch = Watch::begin(comparator);
     for op in batch.iter() {
-        let key = op?.key;
-        let is_itself = comparator.compare(key, key).is_eq();
-        watch.check()?;
-        if !is_itself {
-            let text = "the comparator does not find a key equal to itself";
-            return Err(Error::new(ErrorKind::Callback, text));
+        let op = op?;
+        // The value of a range delete is the key that ends it.
+        let end = (op.kind == Kind::RangeDelete).then_some(op.value);
+        for key in std::iter::once(op.key).chain(end) {
+            let is_itself = comparator.compare(key, key).is_eq();
+            watch.check()?;
+            if !is_itself {
+                let text = "the comparator does not find a key equal to itself";
+                return Err(Error::new(ErrorKind::Callback, text));
+            }
         }
     }
     Ok(())

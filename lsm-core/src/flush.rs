@@ -64,11 +64,15 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
         CompactionIter::new(buffer.table.iter(), tree.comparator.clone(), snapshots, false, anything_below);
     let mut outputs = Outputs::new(engine, tree, 0, epoch);
     let watch = Watch::begin(&tree.comparator);
-    entries.start(None, None)?;
-    while entries.valid() {
-        outputs.add(entries.key(), entries.value())?;
-        entries.next()?;
-    }
+    let mut copy = || {
+        entries.start(None, None)?;
+        while entries.valid() {
+            outputs.add(entries.key(), entries.value())?;
+            entries.next()?;
+        }
+        Ok(())
+    };
+    copy().map_err(|error| watch.cause(error))?;
     watch.check()?;
     outputs.finish()
 }

@@ -74,8 +74,7 @@ impl DbIterator {
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }
         let merged = MergingIter::new(tree.comparator.clone(), children);
-        let scope =
-            Scope::new(extractor, &tree.comparator, options.prefix_same_as_start, lower, upper)?;
+        let scope = Scope::new(extractor, &tree.comparator, options.prefix_same_as_start, lower, upper)?;
         let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper).with_scope(scope);
         Ok(DbIterator { inner, reading, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::callback::Watch;
 use crate::Result;
+use crate::callback::Watch;
 use crate::compaction::job;
 use crate::compaction::picker::{self, RangePick};
 use crate::engine::Engine;

@@ -87,9 +87,7 @@ impl PrefixExtractor {
         match self {
             PrefixExtractor::Fixed(n) => Ok(key.get(..*n)),
             PrefixExtractor::Capped(n) => Ok(Some(&key[..key.len().min(*n)])),
-            PrefixExtractor::Delimiter(byte) => {
-                Ok(key.iter().position(|b| b == byte).map(|at| &key[..=at]))
-            }
+            PrefixExtractor::Delimiter(byte) => Ok(key.iter().position(|b| b == byte).map(|at| &key[..=at])),
             PrefixExtractor::Custom(c) => caught(|| c.extract(key)).ok_or_else(panicked),
         }
     }
@@ -315,8 +313,13 @@ impl Scope {
         }
     }
 
+    /// The hint of the key's own prefix; the last one again where it is the same.
     fn hint_of(&self, key: &[u8]) -> Result<Option<Arc<PrefixHint>>> {
-        Ok(self.extractor.extract(key)?.map(|prefix| PrefixHint::new(&self.extractor, prefix)))
+        let Some(prefix) = self.extractor.extract(key)? else { return Ok(None) };
+        match &self.told {
+            Some(told) if *told.prefix == *prefix => Ok(Some(told.clone())),
+            _ => Ok(Some(PrefixHint::new(&self.extractor, prefix))),
+        }
     }
 }
 

@@ -107,8 +107,12 @@ impl SubJobs {
     }
 
     fn merge(&self, engine: &Arc<Engine>, range: &SubRange) -> Result<Written> {
-        let plan = &self.plan;
         let watch = Watch::begin(&self.tree.comparator);
+        self.merge_watched(engine, range, &watch).map_err(|error| watch.cause(error))
+    }
+
+    fn merge_watched(&self, engine: &Arc<Engine>, range: &SubRange, watch: &Watch) -> Result<Written> {
+        let plan = &self.plan;
         let source = open_inputs(engine, &self.tree, plan)?;
         let mut below = plan.drop_below();
         let zero_seqnos = plan.output_level > 0 && !plan.has_specials();

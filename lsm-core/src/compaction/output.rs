@@ -138,8 +138,7 @@ impl<'a> Outputs<'a> {
     #[inline]
     fn is_fresh(&self, user: &[u8]) -> bool {
         self.last_user_key != user
-            && (self.equal_is_identical
-                || self.tree.comparator.compare(&self.last_user_key, user).is_ne())
+            && (self.equal_is_identical || self.tree.comparator.compare(&self.last_user_key, user).is_ne())
     }
 
     fn overlaps_too_much(&mut self, user: &[u8]) -> bool {

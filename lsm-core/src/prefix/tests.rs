@@ -83,8 +83,7 @@ fn successors_end_what_begins_with_a_prefix() {
 #[test]
 fn proofs_hold_for_every_short_key() {
     let keys = all_keys();
-    let bounds: Vec<Option<&[u8]>> =
-        std::iter::once(None).chain(keys.iter().map(|k| Some(&k[..]))).collect();
+    let bounds: Vec<Option<&[u8]>> = std::iter::once(None).chain(keys.iter().map(|k| Some(&k[..]))).collect();
     let mut proven = 0;
     for order in [Comparator::Bytewise, Comparator::ReverseBytewise] {
         for extractor in builtin() {

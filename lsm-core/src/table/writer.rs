@@ -175,17 +175,21 @@ impl TableWriter {
     /// `creation.cause`; a second value for a name replaces the first.
     ///
     /// # Errors
-    /// `InvalidArgument` if the name has no dot.
+    /// `InvalidArgument` if the name has no dot, or the prefix `filter.`, which is the writer's own.
     pub fn set_property(&mut self, name: &str, value: &[u8]) -> Result<()> {
-        if !name.contains('.') {
-            return Err(Error::invalid("a property's name needs a prefix with a dot"));
+        if !name.contains('.') || name.starts_with("filter.") {
+            return Err(Error::invalid("a property's name needs a prefix of its own with a dot"));
         }
+        self.put_property(name, value);
+        Ok(())
+    }
+
+    fn put_property(&mut self, name: &str, value: &[u8]) {
         let others = &mut self.properties.others;
         match others.binary_search_by(|(n, _)| n[..].cmp(name)) {
             Ok(at) => others[at].1 = value.to_vec(),
             Err(at) => others.insert(at, (name.to_owned(), value.to_vec())),
         }
-        Ok(())
     }
 
     /// Adds an entry after all others.
@@ -331,7 +335,7 @@ impl TableWriter {
         let filter = self.filter.finish();
         if let (Some(_), Some(extractor)) = (&filter, self.filter.prefix_extractor()) {
             let name = extractor.name().into_owned();
-            self.set_property(PREFIX_PROPERTY, name.as_bytes())?;
+            self.put_property(PREFIX_PROPERTY, name.as_bytes());
         }
         let mut p = self.properties;
         p.largest = self.last_key;

@@ -182,6 +182,12 @@ impl Version {
     /// an invariant; `Callback` if the user's comparator panics. This version is unchanged then.
     pub fn apply(&self, removed: &[Removed], added: &[(u8, Arc<TableFile>)]) -> Result<Version> {
         let watch = Watch::begin(&self.comparator);
+        let next = self.apply_watched(removed, added).map_err(|error| watch.cause(error))?;
+        watch.check()?;
+        Ok(next)
+    }
+
+    fn apply_watched(&self, removed: &[Removed], added: &[(u8, Arc<TableFile>)]) -> Result<Version> {
         let mut levels: [Option<Vec<Arc<TableFile>>>; LEVELS] = Default::default();
         for &(level, number) in removed {
             let files = self.touch(&mut levels, level)?;
@@ -210,7 +216,6 @@ impl Version {
         if !added.is_empty() {
             next.check_numbers()?;
         }
-        watch.check()?;
         Ok(next)
     }
 

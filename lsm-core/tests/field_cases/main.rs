@@ -8,4 +8,5 @@ mod hostile;
 
 mod io;
 mod log;
+mod prefixes;
 mod reads;
