@@ -34,6 +34,8 @@ use crate::table::ReadStats;
 use crate::types::{SEQNO_MAX, SeqNo};
 use crate::{Error, ErrorKind, Result, Slice};
 
+use landings::Landings;
+
 /// How many further versions of one key are stepped over before seeking past them instead.
 pub const RESEEK_AFTER: u32 = 8;
 
@@ -105,31 +107,6 @@ pub struct DbIter<I> {
     custom: bool,
     landings: Landings,
     stats: IterStats,
-}
-
-/// Finds out that a comparator which is no total order leads the reseeks of one call in a circle:
-/// in an order each of them lands behind the last. One landing is remembered, and replaced after
-/// twice as many further ones each time, so that any circle is met (Brent's way).
-#[derive(Default)]
-struct Landings {
-    count: u32,
-    replace_at: u32,
-    remembered: Vec<u8>,
-}
-
-impl Landings {
-    fn note(&mut self, internal: &[u8]) -> Result<()> {
-        if self.count > 0 && self.remembered == internal {
-            return Err(Error::new(ErrorKind::Callback, "the comparator is no total order"));
-        }
-        if self.count >= self.replace_at {
-            self.replace_at = self.count.max(1).saturating_mul(2);
-            self.remembered.clear();
-            self.remembered.extend_from_slice(internal);
-        }
-        self.count = self.count.saturating_add(1);
-        Ok(())
-    }
 }
 
 impl<I: InternalIter> DbIter<I> {
@@ -431,7 +408,7 @@ impl<I: InternalIter> DbIter<I> {
         if !self.custom {
             return step(self);
         }
-        (self.landings.count, self.landings.replace_at) = (0, 0);
+        self.landings.start();
         let watch = Watch::begin(&self.comparator);
         let state = step(self);
         watch.check()?;
@@ -611,5 +588,6 @@ impl<I: InternalIter> DbIter<I> {
     }
 }
 
+mod landings;
 #[cfg(test)]
 mod tests;
