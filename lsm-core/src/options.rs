@@ -304,7 +304,7 @@ pub struct ReadOptions {
 
 impl ReadOptions {
     /// The same, with bounds that leave the keys which begin with `prefix`. For keyspaces in
-    /// bytewise order.
+    /// bytewise order. Filters of prefixes are asked where these bounds lie within one of them.
     #[must_use]
     pub fn with_prefix(mut self, prefix: &[u8]) -> ReadOptions {
         self.lower_bound = Some(prefix.to_vec());
