@@ -18,6 +18,7 @@ use dialsm_io::env::Nanos;
 use dialsm_io::{Env, Event, JobHandle};
 use parking_lot::Mutex;
 
+use crate::callback::Watch;
 use crate::compaction::job::SubJobs;
 use crate::compaction::plan::Plan;
 use crate::compaction::{job, picker};
@@ -316,7 +317,7 @@ fn next_flush(alive: &[Arc<Tree>]) -> Option<(&Arc<Tree>, Arc<Buffer>)> {
 /// The compaction with the highest score of any tree, its inputs claimed.
 ///
 /// # Errors
-/// `Internal` if two plans want one table.
+/// `Internal` if two plans want one table, `Callback` if the tree's comparator panics.
 fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option<(&'a Arc<Tree>, Plan)>> {
     let mut best: Option<(&Arc<Tree>, f64)> = None;
     if let [only] = alive {
@@ -331,7 +332,9 @@ fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option
     }
     let Some((tree, _)) = best else { return Ok(None) };
     let mut state = tree.lock();
+    let watch = Watch::begin(&tree.comparator);
     let Some(plan) = may_compact(tree, &state) else { return Ok(None) };
+    watch.check()?;
     plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
     state.compactions_running += 1;
     Ok(Some((tree, plan)))

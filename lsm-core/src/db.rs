@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dialsm_io::Env;
 use dialsm_io::fs::{Access, LockMode};
 
-use crate::batch::WriteBatch;
+use crate::batch::{Op, WriteBatch};
+use crate::callback::{Watch, sorted_by};
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind, HEADER_BYTES};
 use crate::iterator::DbIterator;
-use crate::key::Kind;
+use crate::key::{Comparator, Kind};
 use crate::merge_operator::no_operator;
 use crate::metrics::{Counter, MetricsSnapshot};
 use crate::options::{
@@ -178,6 +179,9 @@ impl Db {
     /// serve, `InvalidArgument` for a merge without a merge operator or a range that ends before it
     /// starts. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
     /// its record may stand there all the same, and the next opening then finds it, whole.
+    /// `Callback` for a key that the keyspace's comparator panics at or does not find equal to
+    /// itself; if it panics later, over the order of keys that it took singly, writes stop, and the
+    /// next opening finds the batch.
     pub fn write(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
@@ -270,8 +274,7 @@ impl Db {
             None => visible,
         };
         // In key order, so that keys of one block find it in the processor's cache.
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_by(|a, b| tree.comparator.compare(keys[*a], keys[*b]));
+        let order = sorted_by(&tree.comparator, keys.len(), |at| keys[at]);
         let mut values = vec![None; keys.len()];
         for at in order {
             engine.check_deadline(options.deadline)?;
@@ -509,27 +512,49 @@ fn admit(engine: &Engine, batch: &WriteBatch, options: &WriteOptions) -> Result<
     Ok(())
 }
 
-/// Refuses operations that could be logged but not served.
+/// Whether the order of the tree's keys is the user's.
+fn is_custom(tree: &Tree) -> bool {
+    matches!(tree.comparator, Comparator::Custom(_))
+}
+
+/// Refuses operations that could be logged but not served, and keys that the user's comparator can
+/// do nothing with, before they are in the log: they would be there at the next opening, too.
 fn check_served(engine: &Engine, batch: &WriteBatch) -> Result<()> {
-    if batch.is_plain() {
+    if batch.is_plain() && batch.others().is_empty() && !is_custom(&engine.tree) {
         return Ok(());
     }
     let alive = engine.keyspaces.alive();
+    let custom = |id: &u32| keyspace::by_id(&alive, *id).is_some_and(|tree| is_custom(tree));
+    if batch.is_plain() && !batch.others().iter().any(custom) && !is_custom(&engine.tree) {
+        return Ok(());
+    }
     for op in batch.iter() {
         let op = op?;
         let tree = keyspace::by_id(&alive, op.keyspace).ok_or_else(|| keyspace::unknown(op.keyspace))?;
-        if op.kind == Kind::Merge {
-            if tree.merging.operator.is_none() {
-                return Err(no_operator());
-            }
-        } else if op.kind == Kind::RangeDelete {
-            if tree.comparator.compare(op.key, op.value).is_gt() {
-                return Err(Error::invalid("a range delete ends before it starts"));
-            }
-        } else if !matches!(op.kind, Kind::Put | Kind::Delete | Kind::SingleDelete) {
-            let text = format!("operations of kind {:?} are not served yet", op.kind);
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
+        let watch = Watch::begin(&tree.comparator);
+        let served = check_operation(tree, &op);
+        watch.check()?;
+        served?;
     }
     Ok(())
+}
+
+fn check_operation(tree: &Tree, op: &Op<'_>) -> Result<()> {
+    // The value of a range delete is the key that ends it.
+    let end = (op.kind == Kind::RangeDelete).then_some(op.value);
+    let is_itself = |key: &[u8]| tree.comparator.compare(key, key).is_eq();
+    if is_custom(tree) && !(is_itself(op.key) && end.is_none_or(is_itself)) {
+        return Err(Error::new(ErrorKind::Callback, "the comparator does not find a key equal to itself"));
+    }
+    match op.kind {
+        Kind::Merge if tree.merging.operator.is_none() => Err(no_operator()),
+        Kind::RangeDelete if tree.comparator.compare(op.key, op.value).is_gt() => {
+            Err(Error::invalid("a range delete ends before it starts"))
+        }
+        Kind::Put | Kind::Delete | Kind::SingleDelete | Kind::Merge | Kind::RangeDelete => Ok(()),
+        kind => {
+            let text = format!("operations of kind {kind:?} are not served yet");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+    }
 }

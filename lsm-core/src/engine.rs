@@ -150,12 +150,13 @@ impl Engine {
             }
             _ => error,
         })?;
-        TableReader::open(
+        TableReader::open_with_prefixes(
             file,
             &self.db_id,
             table.number(),
             table.file_bytes(),
             tree.comparator.clone(),
+            tree.options.prefix_extractor.as_ref(),
             self.blocks.clone(),
         )
     }

@@ -15,6 +15,7 @@ use dialsm_io::env::Nanos;
 
 use crate::Result;
 use crate::background::cancelled;
+use crate::callback::Watch;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
@@ -88,6 +89,11 @@ pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Re
 
 /// Writes the entries of a memtable that anybody can still see into a table; none if there are none.
 fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written> {
+    let watch = Watch::begin(&tree.comparator);
+    Written::watched(write_unwatched(engine, tree, buffer), &watch, engine)
+}
+
+fn write_unwatched(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written> {
     let epoch = {
         let mut state = tree.lock();
         state.next_epoch += 1;

@@ -7,16 +7,17 @@ use dialsm_io::env::Nanos;
 use crate::db::Reading;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
+use crate::prefix::Scope;
 use crate::range_del::scan::ScanCover;
 use crate::read::db_iter::{DbIter, IterStats};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
-use crate::table::IterSpec;
+use crate::table::{IterSpec, ReadStats};
 use crate::tree::{Tree, TreeView};
 use crate::types::SEQNO_MAX;
 use crate::version::{LEVELS, TableFile};
-use crate::{Result, Slice};
+use crate::{Error, Result, Slice};
 
 /// An ordered cursor over the keys of a keyspace, as they were when it was made.
 ///
@@ -46,6 +47,10 @@ impl DbIterator {
         };
         engine.check_keyspace(tree)?;
         let seqno = options.snapshot.as_ref().map_or(visible, |snapshot| snapshot.seqno());
+        let extractor = tree.options.prefix_extractor.as_ref();
+        if options.prefix_same_as_start && extractor.is_none() {
+            return Err(Error::invalid("prefix_same_as_start needs a keyspace with a prefix extractor"));
+        }
         let spec = IterSpec {
             fill_cache: options.fill_cache,
             verify: options.verify_checksums,
@@ -78,7 +83,8 @@ impl DbIterator {
             }
             if !tables.with_range_deletes().is_empty() {
                 let (opener, owner) = (engine.clone(), tree.clone());
-                let open = move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.range_dels().cloned());
+                let open =
+                    move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.range_dels().cloned());
                 cover.add_level(children.len(), tables.clone(), Box::new(open));
             }
             let (opener, owner) = (engine.clone(), tree.clone());
@@ -87,8 +93,10 @@ impl DbIterator {
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }
         let merged = MergingIter::new(tree.comparator.clone(), children).with_cover(cover);
+        let scope = Scope::new(extractor, &tree.comparator, options.prefix_same_as_start, lower, upper)?;
         let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper)
-            .merging(tree.merging.operator.clone());
+            .merging(tree.merging.operator.clone())
+            .with_scope(scope);
         Ok(DbIterator { inner, reading, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
     }
 
@@ -192,6 +200,12 @@ impl DbIterator {
         let ranges = self.inner.source().range_stats();
         IterStats { skipped_covered: ranges.covered, range_jumps: ranges.jumps, ..self.inner.stats() }
     }
+
+    /// What reading has cost so far: blocks, bytes, filters. Added to the metrics when the cursor is
+    /// dropped.
+    pub fn read_stats(&self) -> ReadStats {
+        self.inner.read_stats()
+    }
 }
 
 impl Drop for DbIterator {
@@ -206,5 +220,6 @@ impl Drop for DbIterator {
             (Counter::IteratorSkips, skips),
             (Counter::RangeJumps, stats.range_jumps),
         ]);
+        engine.note_blocks(&ReadStats::default(), &self.inner.read_stats());
     }
 }

@@ -137,13 +137,20 @@ pub fn is_range_end(largest: &[u8]) -> bool {
 }
 
 /// The order a user gives to keys. Must be a total order that never changes for a given name.
+///
+/// Called from all threads at once, with keys and bounds that callers passed and no others; it must
+/// not call into the database. If it is no total order, scans may miss keys and flushes and
+/// compactions refuse to write them, which stops writes; what the log and the tables hold stays. If
+/// it panics, the read or write at hand fails with `Callback`; in an insert that the log has
+/// already, or in a job, writes stop until the database is opened anew.
 pub trait UserComparator: Send + Sync {
-    /// Stored in the database and checked at open.
+    /// Stored in the database and checked at open; 1 to 255 bytes, not beginning with `dialsm.`.
     fn name(&self) -> &str;
     /// The order.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
     /// Whether keys that compare equal are always the same bytes. Filters hash bytes, so a table
-    /// gets one only if this holds; the default is the answer that is never wrong.
+    /// gets one only if this holds; the default is the answer that is never wrong. Where it does not
+    /// hold, a scan shows the bytes of the newest entry.
     fn equal_is_identical(&self) -> bool {
         false
     }

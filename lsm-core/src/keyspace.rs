@@ -147,6 +147,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
     let _inside = engine.enter()?;
     check_name(name)?;
+    let options = options.guarded()?;
     options.validate()?;
     engine.error.check()?;
     let registry = &engine.keyspaces;

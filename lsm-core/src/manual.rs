@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::callback::Watch;
 use crate::compaction::job;
 use crate::compaction::picker::{self, RangePick};
 use crate::engine::Engine;
@@ -115,6 +116,7 @@ fn compact_levels(
         engine.error.check()?;
         let picked = {
             let mut state = tree.lock();
+            let watch = Watch::begin(&tree.comparator);
             let picked = picker::pick_range(
                 &tree.view().version,
                 &tree.strategy,
@@ -123,6 +125,7 @@ fn compact_levels(
                 options.target_level.map(usize::from),
                 options.rewrite_bottom,
             );
+            watch.check()?;
             if let RangePick::Plan(plan) = &picked {
                 plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
                 state.compactions_running += 1;

@@ -43,14 +43,18 @@ use state::{Found, FoundTree};
 ///
 /// # Errors
 /// Every way in which options, directory, lock or files can be wrong, each with its kind.
-pub(crate) fn open(
+pub(crate) fn open<'k>(
     env: Arc<dyn Env>,
     dir: &Path,
-    options: Options,
-    keyspaces: &[(&str, KeyspaceOptions)],
+    mut options: Options,
+    keyspaces: &[(&'k str, KeyspaceOptions)],
 ) -> Result<Arc<Engine>> {
     env.check_fork()?;
+    // Before anything asks them: what the user's objects do wrong must reach no worker.
+    options.set_keyspace(&options.keyspace().guarded()?);
     options.validate()?;
+    let guarded = |(name, own): &(&'k str, KeyspaceOptions)| Ok((*name, own.clone().guarded()?));
+    let keyspaces: &[(&str, KeyspaceOptions)] = &keyspaces.iter().map(guarded).collect::<Result<Vec<_>>>()?;
     check_keyspaces(keyspaces)?;
     let fs = env.fs().clone();
     if options.create_if_missing {

@@ -16,6 +16,9 @@ use std::sync::{Arc, LazyLock};
 
 use dialsm_io::env::Nanos;
 
+use crate::callback::guarded;
+use crate::key::Comparator;
+use crate::prefix::{PrefixExtractor, check_user_name};
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
@@ -184,6 +187,12 @@ impl Options {
             );
         }
         order("block_bytes", self.block_bytes, "table_bytes", self.table_bytes);
+        if let Comparator::Custom(c) = &self.comparator {
+            problems.extend(check_user_name("comparator", c.name()).err());
+        }
+        if let Some(PrefixExtractor::Custom(c)) = &self.prefix_extractor {
+            problems.extend(check_user_name("prefix_extractor", c.name()).err());
+        }
         if !cfg!(feature = "zstd") {
             let codecs = [("compression", self.compression), ("compression_bottom", self.compression_bottom)];
             for (name, codec) in codecs {
@@ -294,6 +303,17 @@ impl KeyspaceOptions {
         options
     }
 
+    /// The same with the user's objects as the engine calls them: names asked for once, panics caught.
+    ///
+    /// # Errors
+    /// `Callback` if one of them panics when asked for its name.
+    pub(crate) fn guarded(mut self) -> Result<KeyspaceOptions> {
+        self.comparator = guarded(&self.comparator)?;
+        let named = self.prefix_extractor.as_ref().map(PrefixExtractor::with_fixed_name);
+        self.prefix_extractor = named.transpose()?;
+        Ok(self)
+    }
+
     /// As [`Options::validate`].
     ///
     /// # Errors
@@ -370,6 +390,12 @@ pub struct ReadOptions {
     pub lower_bound: Option<Vec<u8>>,
     /// Iterators show neither this key nor any after it.
     pub upper_bound: Option<Vec<u8>>,
+    /// Iterators end where the prefix of the key they were sent to ends, in both directions; after a
+    /// seek to the first or last key, where that key's prefix does. Within the bounds. A key out of
+    /// the extractor's domain ends such a scan; sought, it leaves it unconfined. Lets filters spare
+    /// blocks; scans whose bounds lie around one prefix of a built-in extractor have that anyway.
+    /// Needs [`Options::prefix_extractor`].
+    pub prefix_same_as_start: bool,
     /// Fail with `TimedOut` after this point on the environment's clock.
     pub deadline: Option<Nanos>,
     /// Keep the blocks that this read brings from the disk in the block cache. Off for long scans
@@ -383,16 +409,11 @@ pub struct ReadOptions {
 
 impl ReadOptions {
     /// The same, with bounds that leave the keys which begin with `prefix`. For keyspaces in
-    /// bytewise order.
+    /// bytewise order. Filters of prefixes are asked where these bounds lie within one of them.
     #[must_use]
     pub fn with_prefix(mut self, prefix: &[u8]) -> ReadOptions {
         self.lower_bound = Some(prefix.to_vec());
-        // The next key that does not begin with it: the last byte that can grow does.
-        self.upper_bound = prefix.iter().rposition(|byte| *byte != 0xff).map(|last| {
-            let mut next = prefix[..=last].to_vec();
-            next[last] += 1;
-            next
-        });
+        self.upper_bound = crate::prefix::successor(prefix);
         self
     }
 }
@@ -403,6 +424,7 @@ impl Default for ReadOptions {
             snapshot: None,
             lower_bound: None,
             upper_bound: None,
+            prefix_same_as_start: false,
             deadline: None,
             fill_cache: true,
             verify_checksums: true,

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use dialsm_io::fs::Access;
 
 use crate::batch::OpIter;
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::tree::Tree;
@@ -93,6 +94,7 @@ impl Replay<'_> {
         self.touched.clear();
         // The place of the last operation's tree, which is mostly that of the next.
         let mut at = 0;
+        let watch = Watch::begin_any(self.trees.iter().map(|(tree, _)| &tree.comparator));
         for (seqno, op) in (record.first_seqno..).zip(OpIter::new(record.payload)) {
             let op = op?;
             if self.trees[at].0.id.keyspace != op.keyspace {
@@ -113,6 +115,7 @@ impl Replay<'_> {
                 tree.view_guard().active.table.insert(op.key, seqno, op.kind, op.value);
             }
         }
+        watch.check()?;
         engine.commit.visible().fetch_max(last, Ordering::AcqRel);
         self.note_parts(record.segment, last);
         self.flush_full(last)

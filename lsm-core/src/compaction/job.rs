@@ -18,6 +18,7 @@ use super::output::{Outputs, Written};
 use super::plan::{Plan, SubRange};
 use super::visibility::CompactionIter;
 use crate::background::cancelled;
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::invariants::check_installed;
 use crate::metrics::Counter;
@@ -114,6 +115,11 @@ impl SubJobs {
     }
 
     fn merge(&self, engine: &Arc<Engine>, range: &SubRange, between: &dyn Fn()) -> Result<Written> {
+        let watch = Watch::begin(&self.tree.comparator);
+        Written::watched(self.merge_unwatched(engine, range, between), &watch, engine)
+    }
+
+    fn merge_unwatched(&self, engine: &Arc<Engine>, range: &SubRange, between: &dyn Fn()) -> Result<Written> {
         let plan = &self.plan;
         let (covering, fragments, gone) = self.range_dels(engine, range)?;
         let source = open_inputs(engine, &self.tree, plan, &gone)?;
@@ -204,7 +210,9 @@ fn merge_all(
     plan: &Plan,
     cancel: Option<&Arc<AtomicBool>>,
 ) -> Result<Written> {
+    let watch = Watch::begin(&tree.comparator);
     let ranges = plan.sub_ranges(engine.options.subcompactions_max);
+    watch.check()?;
     let parts = ranges.len();
     let jobs = Arc::new(SubJobs {
         tree: tree.clone(),

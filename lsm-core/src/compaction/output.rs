@@ -14,6 +14,7 @@ use std::sync::Arc;
 use dialsm_io::File;
 
 use crate::Result;
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
@@ -49,6 +50,8 @@ pub(crate) struct Outputs<'a> {
     aligned_bytes: u64,
     current: Option<(FileNumber, Arc<dyn File>, TableWriter)>,
     last_user_key: Vec<u8>,
+    /// See [`Comparator::equal_is_identical`](crate::key::Comparator::equal_is_identical).
+    equal_is_identical: bool,
     finished: Written,
     target_bytes: u64,
 }
@@ -78,6 +81,21 @@ impl Written {
             file.sync_data()?;
         }
         if self.files.is_empty() { Ok(()) } else { engine.env.fs().sync_dir(&engine.dir) }
+    }
+
+    /// The outcome of a job that `watch` looked on: no tables if the comparator panicked.
+    ///
+    /// # Errors
+    /// `Callback` then; else the job's own.
+    pub(crate) fn watched(result: Result<Written>, watch: &Watch, engine: &Engine) -> Result<Written> {
+        match (result, watch.check()) {
+            (result, Ok(())) => result,
+            (Ok(written), Err(panicked)) => {
+                written.discard(engine);
+                Err(panicked)
+            }
+            (Err(_), Err(panicked)) => Err(panicked),
+        }
     }
 
     /// Gives the tables up: nothing names them.
@@ -110,6 +128,7 @@ impl<'a> Outputs<'a> {
             aligned_bytes: 0,
             current: None,
             last_user_key: Vec::new(),
+            equal_is_identical: tree.comparator.equal_is_identical(),
             finished: Written::default(),
             target_bytes: if level == 0 { u64::MAX } else { tree.options.table_bytes },
         }
@@ -134,7 +153,8 @@ impl<'a> Outputs<'a> {
         if self.range_dels.is_some() {
             self.cut_before(Some(user))?;
         }
-        if self.current.is_some() && self.last_user_key != user && self.is_full(user) {
+        let fresh = self.is_fresh(user);
+        if self.current.is_some() && fresh && self.is_full(user) {
             self.finish_table(Some(user))?;
         }
         if self.current.is_none() {
@@ -142,7 +162,7 @@ impl<'a> Outputs<'a> {
             self.skip_grandparents(user);
         }
         self.has_last = true;
-        if self.last_user_key != user {
+        if fresh {
             self.last_user_key.clear();
             self.last_user_key.extend_from_slice(user);
         }
@@ -158,6 +178,13 @@ impl<'a> Outputs<'a> {
             self.engine.metrics.add(Counter::RangeDeletesCut, cutter.cuts());
         }
         Ok(std::mem::take(&mut self.finished))
+    }
+
+    /// Whether `user` is another key than the last one, as the keyspace's order sees it.
+    #[inline]
+    fn is_fresh(&self, user: &[u8]) -> bool {
+        self.last_user_key != user
+            && (self.equal_is_identical || self.tree.comparator.compare(&self.last_user_key, user).is_ne())
     }
 
     /// Cuts within a stretch of range tombstones without points that ends before `user` (`None`: at the
@@ -301,6 +328,8 @@ fn table_options(tree: &Tree, level: usize) -> TableOptions {
         block_bytes: options.block_bytes as usize,
         restart_interval: options.block_restart_interval,
         filter_bits_per_key: options.filter_bits_per_key,
+        filter_whole_keys: options.filter_whole_keys,
+        prefix_extractor: options.prefix_extractor.clone(),
         compression: match compression {
             options::Compression::None => Compression::None,
             options::Compression::Lz4 => Compression::Lz4,

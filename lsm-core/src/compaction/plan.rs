@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::callback::sorted_by;
 use crate::key::Comparator;
 use crate::types::FileNumber;
 use crate::version::{Claim, KeyEnd, LEVELS, Level, Removed, TableFile, Version};
@@ -222,8 +223,8 @@ impl Plan {
         let whole = || vec![SubRange { start: None, end: None }];
         let c = &self.comparator;
         let files: Vec<&Arc<TableFile>> = self.files().map(|(_, f)| f).collect();
-        let mut cuts: Vec<&[u8]> = files.iter().map(|f| f.smallest_user()).collect();
-        cuts.sort_unstable_by(|a, b| c.compare(a, b));
+        let order = sorted_by(c, files.len(), |at| files[at].smallest_user());
+        let mut cuts: Vec<&[u8]> = order.into_iter().map(|at| files[at].smallest_user()).collect();
         cuts.dedup_by(|a, b| c.compare(a, b).is_eq());
         // Level 0 takes one table from a job: two could not share its epoch.
         if n < 2 || cuts.len() < 2 || self.output_level == 0 {
@@ -234,6 +235,10 @@ impl Plan {
         for file in &files {
             let first = cuts.partition_point(|cut| c.compare(cut, file.smallest_user()).is_lt());
             let end = cuts.partition_point(|cut| file.reaches(c, cut));
+            if end <= first {
+                // Not in an order; the merge will find that out.
+                continue;
+            }
             let share = file.file_bytes() as f64 / (end - first) as f64;
             segments[first..end].iter_mut().for_each(|s| *s += share);
         }

@@ -542,9 +542,16 @@ where
         self.covering.as_mut().is_some_and(|covering| covering.is_kept(&self.key))
     }
 
+    /// The source's entry goes on under another trailer. Its own bytes: `self.key` may be others, where
+    /// the order calls them equal.
     fn set_out_key(&mut self, trailer: u64) {
         self.out_key.clear();
-        self.out_key.extend_from_slice(&self.key);
+        self.out_key.extend_from_slice(user_key(self.iter.key()));
+        self.out_key.extend_from_slice(&trailer.to_le_bytes());
+    }
+
+    fn set_out_trailer(&mut self, trailer: u64) {
+        self.out_key.truncate(self.out_key.len() - size_of::<u64>());
         self.out_key.extend_from_slice(&trailer.to_le_bytes());
     }
 

@@ -16,6 +16,7 @@ use super::value::{Range, Value};
 use super::{Compression, OptionInfo, OptionScope, OptionUnit, RecoveryMode, Row};
 use crate::key::Comparator;
 use crate::merge_operator::MergeOperator;
+use crate::prefix::PrefixExtractor;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -38,6 +39,11 @@ macro_rules! objects {
                 /// the database and checked at open. Without one, operands can be neither written nor
                 /// read; those that are there stay.
                 merge_operator: Option<Arc<dyn MergeOperator>> = None;
+                /// How the prefix of a key is found: filters then hold prefixes, too, and scans within
+                /// one prefix ask them. Its name is stored in each table; tables made with another one
+                /// are read without their prefixes. With an order that calls different bytes equal
+                /// there are no filters, and prefixes are compared as bytes.
+                prefix_extractor: Option<PrefixExtractor> = None;
             }
         }
     };
@@ -242,6 +248,11 @@ options! {
 
     /// Bits of filter for each key; 10 let about one miss in a hundred through. 0 = no filter.
     filter_bits_per_key: f64 [BitsPerKey] = 10.0, in 0..=64, Live, Keyspace;
+
+    /// Whether filters hold whole keys, which point reads ask for. Off, with a prefix extractor,
+    /// they hold prefixes only: smaller where many keys share one, and point reads ask for the
+    /// key's prefix. Off without an extractor there are no filters.
+    filter_whole_keys: bool [None] = true, in ANY, Live, Keyspace;
 
     /// Codec of the tables above the last level: `none`, `lz4` or `zstd` (the latter in builds
     /// that have it). A block that does not get smaller is stored as it is.

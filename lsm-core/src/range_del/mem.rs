@@ -22,6 +22,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
 use super::{RangeDels, RangeTombstone};
+use crate::callback::Watch;
 use crate::key::Comparator;
 use crate::types::SeqNo;
 
@@ -115,6 +116,7 @@ impl MemRangeDels {
 
     #[cold]
     fn rebuild(&self, comparator: &Comparator) -> Arc<MemCover> {
+        let watch = Watch::begin(comparator);
         let (mut runs, in_runs, pending) = {
             let list = self.list.lock();
             (list.runs.clone(), list.in_runs, list.pending.clone())
@@ -132,8 +134,9 @@ impl MemRangeDels {
         }
         let cover = Arc::new(MemCover { runs, count: in_runs + taken });
         let mut list = self.list.lock();
-        // Else another read has put other runs in meanwhile; these serve this read only.
-        if list.in_runs == in_runs {
+        // Else another read has put other runs in meanwhile, or the comparator panicked; these serve
+        // this read only.
+        if list.in_runs == in_runs && watch.check().is_ok() {
             list.runs.clone_from(&cover.runs);
             list.pending.drain(..taken);
             list.in_runs += taken;

@@ -21,7 +21,9 @@ use smallvec::SmallVec;
 
 use super::RangeDels;
 use crate::Result;
+use crate::callback::Watch;
 use crate::key::{Comparator, Kind, SEEK_KIND, append_internal, kind_byte_of, seqno_of, user_key};
+use crate::read::landings::Landings;
 use crate::types::{SEQNO_MAX, SeqNo};
 use crate::version::{Level, TableFile};
 
@@ -124,12 +126,15 @@ pub(crate) struct ScanCover {
     active: SmallVec<[Active; 4]>,
     /// Where a jump goes, as an internal key.
     target: Vec<u8>,
+    /// With a comparator of the user's.
+    landings: Option<Landings>,
     stats: RangeStats,
 }
 
 impl ScanCover {
     pub(crate) fn new(comparator: Comparator, snapshot: SeqNo) -> ScanCover {
         ScanCover {
+            landings: matches!(comparator, Comparator::Custom(_)).then(Landings::default),
             comparator,
             snapshot,
             sources: Vec::new(),
@@ -207,6 +212,21 @@ impl ScanCover {
         Ok(Some(Hidden::Jump(if all { active.child } else { active.child + 1 })))
     }
 
+    /// The merge's position as a walk over hidden entries begins (`None`), and after each jump on it.
+    ///
+    /// # Errors
+    /// `Callback` if the user's comparator, which is no order, leads the walk in a circle.
+    pub(crate) fn note_landing(&mut self, internal: Option<&[u8]>) -> Result<()> {
+        match (&mut self.landings, internal) {
+            (Some(landings), Some(internal)) => landings.note(internal),
+            (Some(landings), None) => {
+                landings.start();
+                Ok(())
+            }
+            (None, _) => Ok(()),
+        }
+    }
+
     /// The internal key to which the last [`Hidden::Jump`] leads: forward the children seek to it,
     /// backward to the entry before it.
     pub(crate) fn target(&self) -> &[u8] {
@@ -219,6 +239,7 @@ impl ScanCover {
         self.active.clear();
         (self.low, self.high) = (None, None);
         let c = &self.comparator;
+        let watch = Watch::begin(c);
         for (at, source) in self.sources.iter_mut().enumerate() {
             let (seqno, low, high) = source.locate(c, key, self.snapshot)?;
             if let Some(low) = low
@@ -235,7 +256,8 @@ impl ScanCover {
                 self.active.push(Active { source: at, child: source.child, seqno });
             }
         }
-        self.known = true;
+        // What a panic led to is not known: the scan fails, and may be positioned anew.
+        self.known = watch.check().is_ok();
         Ok(())
     }
 }

@@ -17,6 +17,7 @@
 use std::sync::Arc;
 
 use super::RangeTombstone;
+use crate::callback::sorted_by;
 use crate::key::Comparator;
 use crate::types::SeqNo;
 use crate::version::KeyEnd;
@@ -56,11 +57,13 @@ impl RangeDels {
     pub fn new(comparator: Comparator, tombstones: impl IntoIterator<Item = RangeTombstone>) -> RangeDels {
         let given: Vec<RangeTombstone> =
             tombstones.into_iter().filter(|t| comparator.compare(&t.start, &t.end).is_lt()).collect();
-        let mut bounds: Vec<Arc<[u8]>> =
-            given.iter().flat_map(|t| [t.start.clone(), t.end.clone()]).collect();
-        bounds.sort_by(|a, b| comparator.compare(a, b));
+        let ends: Vec<&Arc<[u8]>> = given.iter().flat_map(|t| [&t.start, &t.end]).collect();
+        let order = sorted_by(&comparator, ends.len(), |at| ends[at]);
+        let mut bounds: Vec<Arc<[u8]>> = order.into_iter().map(|at| ends[at].clone()).collect();
         bounds.dedup_by(|a, b| comparator.compare(a, b).is_eq());
-        let at = |key: &[u8]| bounds.partition_point(|b| comparator.compare(b, key).is_lt()) as u32;
+        // Where the user's order is none, a key may not be found; that must not lead out of the list.
+        let last = bounds.len().saturating_sub(1);
+        let at = |key: &[u8]| bounds.partition_point(|b| comparator.compare(b, key).is_lt()).min(last) as u32;
         let tombstones: Vec<(u32, u32, SeqNo)> =
             given.iter().map(|t| (at(&t.start), at(&t.end), t.seqno)).collect();
         let mut set = RangeDels {

@@ -18,19 +18,26 @@
 //! INVARIANTS
 //! - No key outside the bounds is ever shown, at the first position as at any other (B005). Every
 //!   seek clamps its target to one bound, every resolved key is checked against the other.
+//! - With a [`Scope`], the source is told before every seek which prefix the rest of the way has, if
+//!   it is known to have one; and with `prefix_same_as_start` no key of another prefix is shown.
 //! - A turn seeks to the key shown; it never concludes anything from the source being invalid
 //!   (B001).
 //! - After an error the iterator is not valid and every move returns the error again until a
-//!   positioning call succeeds: a short scan never looks like a complete one (B003).
+//!   positioning call succeeds: a short scan never looks like a complete one (B003). A user's
+//!   comparator that panicked is such an error, and so is one that leads a seek in a circle.
 //!
 //! Absent: clues, which `resolve` refuses until that part plugs in there.
 
 use std::sync::Arc;
 
+use crate::callback::Watch;
 use crate::key::{Comparator, Kind, SEEK_KIND, append_internal, kind_byte_of, seqno_of, user_key};
 use crate::merge_operator::{MergeOperator, no_operator};
+use crate::prefix::{Scope, Toward};
 use crate::read::internal::InternalIter;
+use crate::read::landings::Landings;
 use crate::read::operands::Operands;
+use crate::table::ReadStats;
 use crate::types::{SEQNO_MAX, SeqNo};
 use crate::{Error, ErrorKind, Result, Slice};
 
@@ -116,6 +123,11 @@ pub struct DbIter<I> {
     operands: Operands,
     /// Scratch for seek targets.
     target: Vec<u8>,
+    /// What confines the scan to a prefix, if anything can.
+    scope: Option<Box<Scope>>,
+    /// The order is the user's: it may call different bytes equal, panic, or be no order.
+    custom: bool,
+    landings: Landings,
     stats: IterStats,
 }
 
@@ -131,6 +143,9 @@ impl<I: InternalIter> DbIter<I> {
     ) -> DbIter<I> {
         DbIter {
             iter,
+            custom: matches!(comparator, Comparator::Custom(_)),
+            scope: None,
+            landings: Landings::default(),
             comparator,
             snapshot,
             lower: lower.map(Box::from),
@@ -150,6 +165,19 @@ impl<I: InternalIter> DbIter<I> {
     pub fn merging(mut self, operator: Option<Arc<dyn MergeOperator>>) -> DbIter<I> {
         self.operator = operator;
         self
+    }
+
+    /// The same, confined by `scope`, which was made with the same bounds.
+    pub(crate) fn with_scope(mut self, scope: Option<Box<Scope>>) -> DbIter<I> {
+        self.scope = scope;
+        self
+    }
+
+    /// What reading has cost the sources so far.
+    pub fn read_stats(&self) -> ReadStats {
+        let mut stats = ReadStats::default();
+        self.iter.add_stats(&mut stats);
+        stats
     }
 
     /// Whether the iterator stands on a key. `false` after a call that returned `Ok` means that
@@ -209,16 +237,25 @@ impl<I: InternalIter> DbIter<I> {
     /// all calls that move. The iterator is not valid then.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.guarded(|this| {
-            match this.lower.take() {
-                None => this.iter.seek_to_first()?,
-                Some(lower) => {
-                    let sought = this.seek_source(&lower);
-                    this.lower = Some(lower);
-                    sought?;
-                }
-            }
-            this.find_forward(false)
+            this.begin(None)?;
+            let state = this.to_first()?;
+            this.arrive(state)
         })
+    }
+
+    fn to_first(&mut self) -> Result<State> {
+        match self.lower.take() {
+            None => {
+                self.tell(Toward::Upper, false)?;
+                self.iter.seek_to_first()?;
+            }
+            Some(lower) => {
+                let sought = self.seek_source(&lower);
+                self.lower = Some(lower);
+                sought?;
+            }
+        }
+        self.find_forward(false)
     }
 
     /// To the last key.
@@ -227,16 +264,25 @@ impl<I: InternalIter> DbIter<I> {
     /// As [`DbIter::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.guarded(|this| {
-            match this.upper.take() {
-                None => this.iter.seek_to_last()?,
-                Some(upper) => {
-                    let sought = this.seek_source_before(&upper);
-                    this.upper = Some(upper);
-                    sought?;
-                }
-            }
-            this.find_backward()
+            this.begin(None)?;
+            let state = this.to_last()?;
+            this.arrive(state)
         })
+    }
+
+    fn to_last(&mut self) -> Result<State> {
+        match self.upper.take() {
+            None => {
+                self.tell(Toward::Lower, false)?;
+                self.iter.seek_to_last()?;
+            }
+            Some(upper) => {
+                let sought = self.seek_source_before(&upper);
+                self.upper = Some(upper);
+                sought?;
+            }
+        }
+        self.find_backward()
     }
 
     /// To the first key at or after `target`.
@@ -244,10 +290,11 @@ impl<I: InternalIter> DbIter<I> {
     /// # Errors
     /// As [`DbIter::seek_to_first`].
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
-        if self.below_lower(target) {
-            return self.seek_to_first();
-        }
         self.guarded(|this| {
+            this.begin(Some(target))?;
+            if this.below_lower(target) {
+                return this.to_first();
+            }
             if this.at_or_above_upper(target) {
                 return Ok(State::Invalid);
             }
@@ -261,18 +308,74 @@ impl<I: InternalIter> DbIter<I> {
     /// # Errors
     /// As [`DbIter::seek_to_first`].
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        if self.at_or_above_upper(target) {
-            return self.seek_to_last();
-        }
         self.guarded(|this| {
+            this.begin(Some(target))?;
+            if this.at_or_above_upper(target) {
+                return this.to_last();
+            }
             if this.below_lower(target) {
                 return Ok(State::Invalid);
             }
             // The oldest version that could be: every version of `target` lies at or before it.
             this.set_target(target, 0, 0);
-            this.iter.seek_for_prev(&this.target)?;
+            this.source_back_to_target()?;
             this.find_backward()
         })
+    }
+
+    /// A positioning begins that the caller sent to `target`, or to an end.
+    fn begin(&mut self, target: Option<&[u8]>) -> Result<()> {
+        match &mut self.scope {
+            Some(scope) => scope.begin(target),
+            None => Ok(()),
+        }
+    }
+
+    /// A positioning at an end is over.
+    fn arrive(&mut self, state: State) -> Result<State> {
+        if let Some(scope) = &mut self.scope {
+            match state {
+                State::Forward => scope.arrive(user_key(self.iter.key()))?,
+                State::Merged | State::Backward => scope.arrive(&self.key)?,
+                State::Invalid | State::Failed(_) => {}
+            }
+        }
+        Ok(state)
+    }
+
+    /// Tells the source what the scope knows of the way from the target (or an end) on.
+    #[inline]
+    fn tell(&mut self, toward: Toward, to_target: bool) -> Result<()> {
+        if let Some(scope) = &mut self.scope {
+            let target = to_target.then(|| user_key(&self.target));
+            if let Some(hint) = scope.tell(toward, target)? {
+                self.iter.set_prefix(hint);
+            }
+        }
+        Ok(())
+    }
+
+    /// Source to the first entry at or after the target.
+    #[inline]
+    fn source_to_target(&mut self) -> Result<()> {
+        self.tell(Toward::Upper, true)?;
+        self.iter.seek(&self.target)
+    }
+
+    /// Source to the last entry at or before the target.
+    #[inline]
+    fn source_back_to_target(&mut self) -> Result<()> {
+        self.tell(Toward::Lower, true)?;
+        self.iter.seek_for_prev(&self.target)
+    }
+
+    /// Whether a key lies outside the prefix that the scan is to stay in.
+    #[inline]
+    fn leaves_prefix(&self, key: &[u8]) -> Result<bool> {
+        match &self.scope {
+            Some(scope) => scope.is_left_by(key),
+            None => Ok(false),
+        }
     }
 
     /// To the next key. Past an end it stays there; after an error it returns that error again.
@@ -295,7 +398,7 @@ impl<I: InternalIter> DbIter<I> {
             State::Merged => self.guarded(|this| this.find_forward(true)),
             State::Backward => self.guarded(|this| {
                 this.set_target_to_key(0, 0);
-                this.iter.seek(&this.target)?;
+                this.source_to_target()?;
                 this.find_forward(false)
             }),
             State::Invalid => Ok(()),
@@ -324,7 +427,7 @@ impl<I: InternalIter> DbIter<I> {
 
     #[inline]
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<State>) -> Result<()> {
-        match step(self) {
+        match self.watched(step) {
             Ok(state) => {
                 self.state = state;
                 Ok(())
@@ -334,6 +437,19 @@ impl<I: InternalIter> DbIter<I> {
                 Err(error)
             }
         }
+    }
+
+    /// Runs a step; with a comparator of the user's it counts only if that did not panic.
+    #[inline]
+    fn watched(&mut self, step: impl FnOnce(&mut Self) -> Result<State>) -> Result<State> {
+        if !self.custom {
+            return step(self);
+        }
+        self.landings.start();
+        let watch = Watch::begin(&self.comparator);
+        let state = step(self);
+        watch.check()?;
+        state
     }
 
     fn below_lower(&self, key: &[u8]) -> bool {
@@ -357,13 +473,13 @@ impl<I: InternalIter> DbIter<I> {
     /// Source to the first entry of `key`, or behind, that the snapshot may see.
     fn seek_source(&mut self, key: &[u8]) -> Result<()> {
         self.set_target(key, self.snapshot, SEEK_KIND);
-        self.iter.seek(&self.target)
+        self.source_to_target()
     }
 
     /// Source to the last entry before all versions of `key`.
     fn seek_source_before(&mut self, key: &[u8]) -> Result<()> {
         self.set_target(key, SEQNO_MAX, SEEK_KIND);
-        self.iter.seek_for_prev(&self.target)
+        self.source_back_to_target()
     }
 
     /// From the source's position on, the first key to show. With `skipping`, versions of
@@ -379,7 +495,7 @@ impl<I: InternalIter> DbIter<I> {
                 self.pass_version(&mut run, 0, 0)?;
                 continue;
             }
-            if self.at_or_above_upper(key) {
+            if self.at_or_above_upper(key) || self.leaves_prefix(key)? {
                 return Ok(State::Invalid);
             }
             if seqno_of(internal) > self.snapshot {
@@ -449,7 +565,16 @@ impl<I: InternalIter> DbIter<I> {
         *run = 0;
         self.stats.reseeks += 1;
         self.set_target_to_key(seqno, kind);
-        self.iter.seek(&self.target)
+        self.source_to_target()?;
+        self.note_landing()
+    }
+
+    /// After a reseek; see [`Landings`].
+    fn note_landing(&mut self) -> Result<()> {
+        if self.custom && self.iter.valid() {
+            return self.landings.note(self.iter.key());
+        }
+        Ok(())
     }
 
     /// Steps over a version above the snapshot; after many, seeks to the newest visible one.
@@ -465,7 +590,7 @@ impl<I: InternalIter> DbIter<I> {
     /// From anywhere, the last key to show before `self.key`.
     fn find_before_key(&mut self) -> Result<State> {
         self.set_target_to_key(SEQNO_MAX, SEEK_KIND);
-        self.iter.seek_for_prev(&self.target)?;
+        self.source_back_to_target()?;
         self.find_backward()
     }
 
@@ -474,7 +599,7 @@ impl<I: InternalIter> DbIter<I> {
     fn find_backward(&mut self) -> Result<State> {
         while self.iter.valid() {
             let key = user_key(self.iter.key());
-            if self.below_lower(key) {
+            if self.below_lower(key) || self.leaves_prefix(key)? {
                 return Ok(State::Invalid);
             }
             self.key.clear();
@@ -541,6 +666,11 @@ impl<I: InternalIter> DbIter<I> {
         if verdict != Verdict::Operand && !self.operands.is_empty() {
             self.operands.clear();
         }
+        if self.custom {
+            // Equal keys may be other bytes; those of the newest entry are shown.
+            self.key.clear();
+            self.key.extend_from_slice(user_key(self.iter.key()));
+        }
         passed.verdict = Some(verdict);
         passed.visible += 1;
         Ok(())
@@ -551,9 +681,12 @@ impl<I: InternalIter> DbIter<I> {
         self.stats.reseeks += 1;
         self.stats.skipped_older += u64::from(passed.visible.saturating_sub(1));
         self.set_target_to_key(self.snapshot, SEEK_KIND);
-        self.iter.seek(&self.target)?;
+        self.source_to_target()?;
         if self.iter.valid() && self.comparator.compare(user_key(self.iter.key()), &self.key).is_eq() {
             if resolve(kind_byte_of(self.iter.key()))? == Verdict::Operand {
+                // Equal keys may be other bytes; those of the newest entry are shown.
+                self.key.clear();
+                self.key.extend_from_slice(user_key(self.iter.key()));
                 self.fold_forward()?;
                 passed.verdict = Some(Verdict::Value);
             } else {
@@ -561,7 +694,8 @@ impl<I: InternalIter> DbIter<I> {
             }
         }
         self.set_target_to_key(SEQNO_MAX, SEEK_KIND);
-        self.iter.seek_for_prev(&self.target)?;
+        self.source_back_to_target()?;
+        self.note_landing()?;
         Ok(passed.verdict)
     }
 }

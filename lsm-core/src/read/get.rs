@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, seqno_of, user_key};
 use crate::merge_operator::{MergeOperator, no_operator};
@@ -39,8 +40,24 @@ pub struct ReadContext {
 ///
 /// # Errors
 /// Those of the tables; `Unsupported` for kinds of a newer build; for a key with operands `Callback` if
-/// the merge operator fails, and `InvalidArgument` without one.
+/// the merge operator fails, and `InvalidArgument` without one; `Callback` if the user's comparator panics.
+#[inline]
 pub(crate) fn get(
+    engine: &Engine,
+    tree: &Tree,
+    view: &TreeView,
+    key: &[u8],
+    seqno: SeqNo,
+    options: &ReadOptions,
+    context: &mut ReadContext,
+) -> Result<Option<Slice>> {
+    let watch = Watch::begin(&tree.comparator);
+    let found = find(engine, tree, view, key, seqno, options, context);
+    watch.check()?;
+    found
+}
+
+fn find(
     engine: &Engine,
     tree: &Tree,
     view: &TreeView,

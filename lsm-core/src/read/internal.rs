@@ -1,5 +1,9 @@
 //! The trait that every source of entries implements: memtable, block, table, level, merge.
 
+use std::sync::Arc;
+
+use crate::prefix::PrefixHint;
+use crate::table::ReadStats;
 use crate::{Result, Slice};
 
 /// A cursor over internal keys in [`Comparator::compare_internal`] order.
@@ -62,6 +66,14 @@ pub trait InternalIter: Send {
     fn value_slice(&self) -> Slice {
         Slice::copy_of(self.value())
     }
+
+    /// Tells what prefix all entries have that are wanted from the next positioning on, as long as
+    /// it moves on in that one's direction; `None`: any may be. A source that knows to hold none of
+    /// them may take itself for empty. The promise is the caller's: see [`crate::prefix`].
+    fn set_prefix(&mut self, _hint: Option<&Arc<PrefixHint>>) {}
+
+    /// Adds what reading has cost so far.
+    fn add_stats(&self, _to: &mut ReadStats) {}
 }
 
 impl<I: InternalIter + ?Sized> InternalIter for Box<I> {
@@ -99,5 +111,11 @@ impl<I: InternalIter + ?Sized> InternalIter for Box<I> {
     }
     fn value_slice(&self) -> Slice {
         (**self).value_slice()
+    }
+    fn set_prefix(&mut self, hint: Option<&Arc<PrefixHint>>) {
+        (**self).set_prefix(hint);
+    }
+    fn add_stats(&self, to: &mut ReadStats) {
+        (**self).add_stats(to);
     }
 }

@@ -6,6 +6,9 @@
 //! INVARIANTS
 //! - The cursor is invalid only past either end of the (pruned) level or after an error: an empty
 //!   table is stepped over, and a table's error is returned, never read as its end (B003).
+//! - With a prefix set, a neighbour is entered only if its nearer bound has that prefix. (All keys of
+//!   a prefix lie together, so behind a bound without it there are none; and bounds may be wider
+//!   than a table's keys, so what its filter says does not end the search.)
 //! - A table is chosen by user keys. No user key straddles two tables of a level
 //!   (`Version::check_invariants`), so a seek looks into at most one table that does not answer.
 
@@ -13,7 +16,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::key::{Comparator, user_key};
+use crate::prefix::PrefixHint;
 use crate::read::internal::InternalIter;
+use crate::table::ReadStats;
 use crate::version::{Level, TableFile};
 use crate::{Error, ErrorKind, Result, Slice};
 
@@ -26,6 +31,10 @@ pub struct LevelIter<I, F> {
     open: F,
     /// The open table: its index in the level, its cursor.
     current: Option<(usize, I)>,
+    /// The prefix that all wanted keys have.
+    hint: Option<Arc<PrefixHint>>,
+    /// What the tables left behind have cost.
+    left: ReadStats,
 }
 
 impl<I, F> LevelIter<I, F>
@@ -48,28 +57,50 @@ where
         {
             range.end -= 1;
         }
-        LevelIter { comparator, level, range, open, current: None }
+        let left = ReadStats::default();
+        LevelIter { comparator, level, range, open, current: None, hint: None, left }
     }
 
     /// Makes table `at` the current one; outside the range there is none.
     fn enter(&mut self, at: Option<usize>) -> Result<Option<&mut I>> {
         let Some(at) = at.filter(|at| self.range.contains(at)) else {
-            self.current = None;
+            self.leave();
             return Ok(None);
         };
         if self.current.as_ref().is_none_or(|(open, _)| *open != at) {
-            self.current = None;
-            self.current = Some((at, (self.open)(&self.level[at])?));
+            self.leave();
+            let mut iter = (self.open)(&self.level[at])?;
+            if self.hint.is_some() {
+                iter.set_prefix(self.hint.as_ref());
+            }
+            self.current = Some((at, iter));
         }
         Ok(self.current.as_mut().map(|(_, iter)| iter))
+    }
+
+    fn leave(&mut self) {
+        if let Some((_, iter)) = self.current.take() {
+            iter.add_stats(&mut self.left);
+        }
+    }
+
+    /// `at`, unless the table's bound that faces the search shows that wanted keys lie neither in it
+    /// nor behind it.
+    fn unless_beyond(&self, at: Option<usize>, bound: fn(&TableFile) -> &[u8]) -> Result<Option<usize>> {
+        if let (Some(hint), Some(table)) = (&self.hint, at.and_then(|at| self.level.get(at)))
+            && !hint.holds(bound(table))?
+        {
+            return Ok(None);
+        }
+        Ok(at)
     }
 
     fn skip_forward(&mut self) -> Result<()> {
         while let Some((at, iter)) = &self.current
             && !iter.valid()
         {
-            let next = at + 1;
-            if let Some(iter) = self.enter(Some(next))? {
+            let next = self.unless_beyond(Some(at + 1), TableFile::smallest_user)?;
+            if let Some(iter) = self.enter(next)? {
                 iter.seek_to_first()?;
             }
         }
@@ -80,7 +111,7 @@ where
         while let Some((at, iter)) = &self.current
             && !iter.valid()
         {
-            let before = at.checked_sub(1);
+            let before = self.unless_beyond(at.checked_sub(1), TableFile::largest_user)?;
             if let Some(iter) = self.enter(before)? {
                 iter.seek_to_last()?;
             }
@@ -90,7 +121,12 @@ where
 
     /// Runs `step`; after an error no half-moved table may look like a position or an end.
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        step(self).inspect_err(|_| self.current = None)
+        step(self).inspect_err(|_| self.leave())
+    }
+
+    fn starts_at_or_before(&self, at: Option<usize>, key: &[u8]) -> bool {
+        at.and_then(|at| self.level.get(at))
+            .is_some_and(|table| self.comparator.compare(table.smallest_user(), key).is_le())
     }
 
     fn moved(&mut self, step: impl FnOnce(&mut I) -> Result<()>) -> Result<()> {
@@ -133,8 +169,13 @@ where
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.guarded(|this| {
-            let at = this.level.first_reaching(&this.comparator, user_key(target)).max(this.range.start);
-            if let Some(iter) = this.enter(Some(at))? {
+            let key = user_key(target);
+            let at = this.level.first_reaching(&this.comparator, key).max(this.range.start);
+            let mut at = Some(at);
+            if this.hint.is_some() && !this.starts_at_or_before(at, key) {
+                at = this.unless_beyond(at, TableFile::smallest_user)?;
+            }
+            if let Some(iter) = this.enter(at)? {
                 iter.seek(target)?;
             }
             this.skip_forward()
@@ -145,12 +186,12 @@ where
         self.guarded(|this| {
             let key = user_key(target);
             let reaching = this.level.first_reaching(&this.comparator, key);
-            let starts_in = this
-                .level
-                .get(reaching)
-                .is_some_and(|f| this.comparator.compare(f.smallest_user(), key).is_le());
+            let starts_in = this.starts_at_or_before(Some(reaching), key);
             let at = if starts_in { Some(reaching) } else { reaching.checked_sub(1) };
-            let at = at.zip(this.range.end.checked_sub(1)).map(|(at, last)| at.min(last));
+            let mut at = at.zip(this.range.end.checked_sub(1)).map(|(at, last)| at.min(last));
+            if !starts_in {
+                at = this.unless_beyond(at, TableFile::largest_user)?;
+            }
             if let Some(iter) = this.enter(at)? {
                 iter.seek_for_prev(target)?;
             }
@@ -186,6 +227,20 @@ where
 
     fn value_slice(&self) -> Slice {
         self.current.as_ref().expect("only while valid").1.value_slice()
+    }
+
+    fn set_prefix(&mut self, hint: Option<&Arc<PrefixHint>>) {
+        self.hint = hint.cloned();
+        if let Some((_, iter)) = &mut self.current {
+            iter.set_prefix(hint);
+        }
+    }
+
+    fn add_stats(&self, to: &mut ReadStats) {
+        to.add(&self.left);
+        if let Some((_, iter)) = &self.current {
+            iter.add_stats(to);
+        }
     }
 }
 

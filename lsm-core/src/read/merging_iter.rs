@@ -35,10 +35,13 @@
 //! Attacked by `random_walk_beside_a_model` and `b003_child_error_is_not_an_end`.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crate::key::{Comparator, user_key};
+use crate::prefix::PrefixHint;
 use crate::range_del::scan::{Hidden, RangeStats, ScanCover};
 use crate::read::internal::InternalIter;
+use crate::table::ReadStats;
 use crate::{Error, ErrorKind, Result, Slice};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -232,6 +235,7 @@ impl<I: InternalIter> MergingIter<I> {
 
     fn pass_covered(&mut self, cover: &mut ScanCover) -> Result<()> {
         let forward = self.direction == Direction::Forward;
+        cover.note_landing(None)?;
         while self.valid {
             let winner = self.tree[0] as usize;
             match cover.check(self.children[winner].key(), winner, forward)? {
@@ -240,6 +244,9 @@ impl<I: InternalIter> MergingIter<I> {
                 Some(Hidden::Jump(first)) => {
                     self.jump(first, cover.target())?;
                     self.build();
+                    if self.valid {
+                        cover.note_landing(Some(self.children[self.tree[0] as usize].key()))?;
+                    }
                 }
             }
         }
@@ -378,6 +385,14 @@ impl<I: InternalIter> InternalIter for MergingIter<I> {
 
     fn value_slice(&self) -> Slice {
         self.children[self.tree[0] as usize].value_slice()
+    }
+
+    fn set_prefix(&mut self, hint: Option<&Arc<PrefixHint>>) {
+        self.children.iter_mut().for_each(|child| child.set_prefix(hint));
+    }
+
+    fn add_stats(&self, to: &mut ReadStats) {
+        self.children.iter().for_each(|child| child.add_stats(to));
     }
 }
 

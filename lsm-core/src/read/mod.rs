@@ -5,6 +5,7 @@
 pub mod db_iter;
 pub mod get;
 pub mod internal;
+pub(crate) mod landings;
 pub mod level_iter;
 pub mod merging_iter;
 pub(crate) mod operands;

@@ -17,6 +17,7 @@ use super::format;
 use super::reader::{self, TableReader};
 use super::{IterSpec, READAHEAD_BYTES, ReadSpec, ReadStats};
 use crate::key::{self, TRAILER_BYTES};
+use crate::prefix::PrefixHint;
 use crate::read::internal::InternalIter;
 use crate::{Error, ErrorKind, Result, Slice};
 
@@ -35,6 +36,8 @@ pub struct TableIter {
     at: usize,
     ahead: Ahead,
     stats: ReadStats,
+    /// Only keys with some prefix are wanted, and the filter says that there are none.
+    lacks: bool,
 }
 
 /// The chunk read ahead, and when to read the next.
@@ -62,7 +65,8 @@ impl TableIter {
             in_order: 0,
             unpack: None,
         };
-        TableIter { table, spec, cursor: BlockCursor::default(), at, ahead, stats: ReadStats::default() }
+        let (cursor, stats) = (BlockCursor::default(), ReadStats::default());
+        TableIter { table, spec, cursor, at, ahead, stats, lacks: false }
     }
 
     /// What this cursor has read so far.
@@ -155,6 +159,15 @@ impl TableIter {
         self.at = self.table.index.len();
     }
 
+    /// As `guarded`, for positionings: to no entry if none is wanted.
+    fn positioned(&mut self, go: impl FnOnce(&mut TableIter) -> Result<()>) -> Result<()> {
+        if self.lacks {
+            self.forget();
+            return Ok(());
+        }
+        self.guarded(go)
+    }
+
     /// To the first entry of block `from` or a later one.
     fn first_from(&mut self, from: usize) -> Result<()> {
         if from >= self.table.index.len() {
@@ -230,21 +243,21 @@ impl InternalIter for TableIter {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.guarded(|it| it.first_from(0))
+        self.positioned(|it| it.first_from(0))
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.guarded(|it| it.last_before(it.table.index.len()))
+        self.positioned(|it| it.last_before(it.table.index.len()))
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         check_target(target)?;
-        self.guarded(|it| it.seek_inner(target))
+        self.positioned(|it| it.seek_inner(target))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         check_target(target)?;
-        self.guarded(|it| {
+        self.positioned(|it| {
             it.seek_inner(target)?;
             if !it.cursor.valid() {
                 return it.last_before(it.table.index.len());
@@ -281,5 +294,13 @@ impl InternalIter for TableIter {
 
     fn value_slice(&self) -> Slice {
         self.cursor.value_slice()
+    }
+
+    fn set_prefix(&mut self, hint: Option<&Arc<PrefixHint>>) {
+        self.lacks = hint.is_some_and(|hint| self.table.lacks_prefix(hint, &mut self.stats));
+    }
+
+    fn add_stats(&self, to: &mut ReadStats) {
+        to.add(&self.stats);
     }
 }

@@ -11,8 +11,9 @@
 //! - An index separator is at or after the last key of its block and before the first key of the
 //!   next. Where the two blocks share a user key it is that last key itself, so a look-up needs
 //!   one block, however the versions of a key straddle blocks.
-//! - A filter answers "no" only for user keys that the table has no entry of. It knows nothing of
-//!   range tombstones: whoever asks a table for a key asks for its cover as well (B021).
+//! - A filter answers "no" only for user keys that the table has no entry of, and for prefixes that
+//!   none of its entries has. It knows nothing of range tombstones: whoever asks a table for a key asks
+//!   for its cover as well (B021).
 //! - No byte of a file is believed before a checksum or a bound has spoken for it; what is wrong
 //!   becomes an error with file and offset. Attacked by `flip_every_byte` and `cut_at_every_length`.
 
@@ -31,7 +32,7 @@ mod writer;
 mod tests;
 
 pub use block::Block;
-pub use filter::hash_key;
+pub use filter::{PREFIX_PROPERTY, hash_key};
 pub use format::Compression;
 pub use iter::TableIter;
 pub use properties::Properties;
@@ -39,6 +40,7 @@ pub use reader::TableReader;
 pub use verify::VerifyReport;
 pub use writer::{TableMeta, TableWriter};
 
+use crate::prefix::PrefixExtractor;
 use crate::types::SeqNo;
 use crate::{Error, Result, Slice};
 
@@ -55,6 +57,11 @@ pub struct TableOptions {
     /// Bits of filter for each user key. Default 10: below 1 % false positives. 0 means no
     /// filter; at most 64.
     pub filter_bits_per_key: f64,
+    /// Whether the filter holds the user keys. Default on. Off, with an extractor, it holds their
+    /// prefixes only; without one there is no filter.
+    pub filter_whole_keys: bool,
+    /// Whose prefixes the filter holds. Default none.
+    pub prefix_extractor: Option<PrefixExtractor>,
     /// How data blocks are compressed. Default LZ4.
     pub compression: Compression,
     /// Bytes at which a partition of the index is cut. Default 4096. 1 to 64 MiB.
@@ -67,6 +74,8 @@ impl Default for TableOptions {
             block_bytes: 4096,
             restart_interval: 16,
             filter_bits_per_key: 10.0,
+            filter_whole_keys: true,
+            prefix_extractor: None,
             compression: Compression::Lz4,
             index_partition_bytes: 4096,
         }
@@ -158,6 +167,17 @@ pub struct ReadStats {
     pub filter_useful: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
+}
+
+impl ReadStats {
+    /// Adds what other reads did.
+    pub fn add(&mut self, other: &ReadStats) {
+        self.blocks_read += other.blocks_read;
+        self.block_cache_hits += other.block_cache_hits;
+        self.filter_checked += other.filter_checked;
+        self.filter_useful += other.filter_useful;
+        self.bytes_read += other.bytes_read;
+    }
 }
 
 /// The entry that a point read found.

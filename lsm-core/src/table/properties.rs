@@ -3,8 +3,9 @@
 //! ```text
 //! properties payload = count varint | (name length varint, name, value length varint, value)*
 //! ```
-//! Names are in ascending order. Those of the engine have no dot; who creates a table adds its own
-//! under a prefix (`creation.cause`; flush and compaction add `merge.operator`, the name of the
+//! Names are in ascending order. Those of the engine have no dot, but for what says how to read the
+//! filter (`filter.prefix_extractor`, see `filter`); who creates a table adds its own under another
+//! prefix (`creation.cause`; flush and compaction add `merge.operator`, the name of the
 //! keyspace's operator, if it has one). Numbers are varints. A reader needs the engine's names and
 //! passes over those it does not know, so the list can grow without a new format.
 

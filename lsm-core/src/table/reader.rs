@@ -15,15 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use dialsm_io::File;
 
 use super::block::Block;
-use super::filter::{Filter, hash_key};
+use super::filter::{Filter, PREFIX_PROPERTY, hash_key};
 use super::format::{self, BLOCK_BYTES_MAX, BLOCK_TRAILER_BYTES, FOOTER_BYTES, Footer, Handle};
 use super::index::Index;
 use super::properties::Properties;
 use super::range_section::{self, Section};
 use super::{Found, IterSpec, ReadSpec, ReadStats, TableIter};
 use crate::cache::{BlockCache, FileId};
+use crate::callback::Watch;
 use crate::format::{FileHeader, FileKind, HEADER_BYTES, HEADER_BYTES_MAX};
 use crate::key::{self, Comparator, SEEK_KIND};
+use crate::prefix::{PrefixExtractor, PrefixHint};
 use crate::range_del::RangeDels;
 use crate::types::{DbId, FileNumber, SeqNo};
 use crate::{Error, ErrorKind, Result};
@@ -37,6 +39,8 @@ pub struct TableReader {
     pub(super) index: Index,
     pub(super) filter: Option<Filter>,
     pub(super) range_dels: Option<Section>,
+    /// Set if the filter holds the prefixes that this extractor takes.
+    pub(super) prefixes: Option<PrefixExtractor>,
     properties: Properties,
     cache: Arc<BlockCache>,
     file_id: FileId,
@@ -50,7 +54,7 @@ impl TableReader {
     /// # Errors
     /// `Foreign`, `NewerFormat` or `Corruption` if the file is not that table, whole and intact
     /// (data blocks are checked as they are read); `InvalidArgument` if it is in another order
-    /// than `comparator`'s; those of the file.
+    /// than `comparator`'s; `Callback` if the user's comparator panics; those of the file.
     pub fn open(
         file: Arc<dyn File>,
         db_id: &DbId,
@@ -59,9 +63,32 @@ impl TableReader {
         comparator: Comparator,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<TableReader>> {
+        TableReader::open_with_prefixes(file, db_id, number, file_bytes, comparator, None, cache)
+    }
+
+    /// The same for a keyspace with a prefix extractor. A filter made with another one is used
+    /// without its prefixes.
+    ///
+    /// # Errors
+    /// As [`TableReader::open`].
+    pub fn open_with_prefixes(
+        file: Arc<dyn File>,
+        db_id: &DbId,
+        number: FileNumber,
+        file_bytes: u64,
+        comparator: Comparator,
+        extractor: Option<&PrefixExtractor>,
+        cache: Arc<BlockCache>,
+    ) -> Result<Arc<TableReader>> {
         let path = file.path().to_path_buf();
+        let watch = Watch::begin(&comparator);
         let open = || TableReader::open_inner(file, db_id, number, file_bytes, comparator, cache);
-        open().map(Arc::new).map_err(|e| e.at_path(&path))
+        let mut reader = open().map_err(|e| watch.cause(e).at_path(&path))?;
+        // Range tombstones were sorted with it, and would stay so.
+        watch.check().map_err(|e| e.at_path(&path))?;
+        let made_with = reader.properties.other(PREFIX_PROPERTY).filter(|_| reader.filter.is_some());
+        reader.prefixes = extractor.filter(|x| made_with == Some(x.name().as_bytes())).cloned();
+        Ok(Arc::new(reader))
     }
 
     fn open_inner(
@@ -132,6 +159,7 @@ impl TableReader {
             index,
             filter,
             range_dels,
+            prefixes: None,
             properties,
             cache,
             file_id,
@@ -157,9 +185,11 @@ impl TableReader {
         spec: &ReadSpec,
         stats: &mut ReadStats,
     ) -> Result<Option<Found>> {
-        if let Some(filter) = &self.filter {
+        if let Some(filter) = &self.filter
+            && let Some(hash) = self.point_hash(filter, user_key)
+        {
             stats.filter_checked += 1;
-            if !filter.may_contain(hash_key(user_key)) {
+            if !filter.may_contain(hash) {
                 stats.filter_useful += 1;
                 return Ok(None);
             }
@@ -176,6 +206,28 @@ impl TableReader {
             kind: hit.trailer as u8,
             value: block.into_value(&hit),
         }))
+    }
+
+    /// What the filter knows `user_key` by, if anything.
+    #[inline]
+    pub(super) fn point_hash(&self, filter: &Filter, user_key: &[u8]) -> Option<u64> {
+        if filter.has_whole_keys() { Some(hash_key(user_key)) } else { self.prefix_hash(user_key) }
+    }
+
+    /// The hash of the key's prefix, if the filter holds prefixes. An extractor that panics makes
+    /// the look-up do without.
+    pub(super) fn prefix_hash(&self, user_key: &[u8]) -> Option<u64> {
+        self.prefixes.as_ref()?.extract(user_key).ok()?.map(hash_key)
+    }
+
+    /// Whether the filter denies that any user key of the table has this prefix. Speaks of entries,
+    /// never of range tombstones.
+    pub(super) fn lacks_prefix(&self, hint: &PrefixHint, stats: &mut ReadStats) -> bool {
+        let (Some(filter), Some(_)) = (&self.filter, &self.prefixes) else { return false };
+        let lacks = !filter.may_contain(hint.hash());
+        stats.filter_checked += 1;
+        stats.filter_useful += u64::from(lacks);
+        lacks
     }
 
     /// Data block `i`, from the cache or the file.

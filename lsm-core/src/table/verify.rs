@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use super::filter::hash_key;
 use super::format;
 use super::properties::Properties;
 use super::reader::TableReader;
@@ -48,7 +47,7 @@ fn agree(what: &str, said: u64, found: u64) -> Result<()> {
 impl TableReader {
     /// Reads the whole table and checks each block's checksum and codec, the order of all keys,
     /// their places between the index separators, bounds, counts and sums in the properties, and
-    /// that the filter knows every key.
+    /// that the filter knows every key and, made with the keyspace's extractor, every prefix.
     ///
     /// # Errors
     /// `Corruption` naming the first thing that is wrong; those of the file.
@@ -95,7 +94,7 @@ impl TableReader {
             }
             let user = key::user_key(internal);
             let fresh = report.entries == 0 || key::user_key(&last) != user;
-            if fresh && self.filter.as_ref().is_some_and(|f| !f.may_contain(hash_key(user))) {
+            if fresh && self.filter_denies(user) {
                 return Err(Error::corruption(format!("the filter denies entry {}", report.entries)));
             }
             report.user_keys += u64::from(fresh);
@@ -139,6 +138,15 @@ impl TableReader {
         }
         report.stats = *it.stats();
         Ok(report)
+    }
+
+    /// Whether the filter would hide this key from a look-up or from a scan of its prefix.
+    fn filter_denies(&self, user: &[u8]) -> bool {
+        let Some(filter) = &self.filter else { return false };
+        [self.point_hash(filter, user), self.prefix_hash(user)]
+            .into_iter()
+            .flatten()
+            .any(|hash| !filter.may_contain(hash))
     }
 
     /// Each block's keys lie after the separator before it and up to its own.

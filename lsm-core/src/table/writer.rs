@@ -14,7 +14,7 @@ use dialsm_io::File;
 
 use super::TableOptions;
 use super::block::{BlockBuilder, common_prefix};
-use super::filter::FilterBuilder;
+use super::filter::{FilterBuilder, PREFIX_PROPERTY};
 use super::format::{self, BLOCK_TRAILER_BYTES, Compression, FOOTER_BYTES, Footer, Handle};
 use super::index::{self, IndexBuilder};
 use super::properties::Properties;
@@ -158,7 +158,11 @@ impl TableWriter {
             block: BlockBuilder::new(options.restart_interval, options.block_bytes),
             compressed: Vec::new(),
             index: IndexBuilder::new(options.index_partition_bytes),
-            filter: FilterBuilder::new(filter_bits),
+            filter: FilterBuilder::new(
+                filter_bits,
+                options.filter_whole_keys,
+                options.prefix_extractor.clone(),
+            ),
             unindexed: None,
             separator: Vec::new(),
             last_key: Vec::new(),
@@ -178,17 +182,21 @@ impl TableWriter {
     /// `creation.cause`; a second value for a name replaces the first.
     ///
     /// # Errors
-    /// `InvalidArgument` if the name has no dot.
+    /// `InvalidArgument` if the name has no dot, or the prefix `filter.`, which is the writer's own.
     pub fn set_property(&mut self, name: &str, value: &[u8]) -> Result<()> {
-        if !name.contains('.') {
-            return Err(Error::invalid("a property's name needs a prefix with a dot"));
+        if !name.contains('.') || name.starts_with("filter.") {
+            return Err(Error::invalid("a property's name needs a prefix of its own with a dot"));
         }
+        self.put_property(name, value);
+        Ok(())
+    }
+
+    fn put_property(&mut self, name: &str, value: &[u8]) {
         let others = &mut self.properties.others;
         match others.binary_search_by(|(n, _)| n[..].cmp(name)) {
             Ok(at) => others[at].1 = value.to_vec(),
             Err(at) => others.insert(at, (name.to_owned(), value.to_vec())),
         }
-        Ok(())
     }
 
     /// Adds an entry after all others.
@@ -260,7 +268,7 @@ impl TableWriter {
         let order = match &self.comparator {
             Comparator::Bytewise => last[shared..].first().cmp(&next[shared..].first()),
             Comparator::ReverseBytewise => next[shared..].first().cmp(&last[shared..].first()),
-            Comparator::Custom(c) => c.compare(last, next),
+            custom => custom.compare(last, next),
         };
         let order = order.then_with(|| key::trailer_of(internal).cmp(&key::trailer_of(&self.last_key)));
         if order != Ordering::Less {
@@ -343,6 +351,11 @@ impl TableWriter {
         if let Some(handle) = self.unindexed.take() {
             self.index.add(&self.last_key, handle);
         }
+        let filter = self.filter.finish();
+        if let (Some(_), Some(extractor)) = (&filter, self.filter.prefix_extractor()) {
+            let name = extractor.name().into_owned();
+            self.put_property(PREFIX_PROPERTY, name.as_bytes());
+        }
         let mut p = self.properties;
         p.largest = self.last_key;
         let mut sink = self.sink;
@@ -355,7 +368,7 @@ impl TableWriter {
         if p.entries == 0 {
             p.seqno_min = 0;
         }
-        if let Some(payload) = self.filter.finish() {
+        if let Some(payload) = filter {
             footer.filter = sink.append_block(&[&payload], Compression::None)?;
         }
         let mut write_index = |raw: &[u8]| sink.append_block(&[raw], index::INDEX_COMPRESSION);

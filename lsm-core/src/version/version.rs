@@ -20,6 +20,7 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use crate::callback::{Watch, sorted_by};
 use crate::key::Comparator;
 use crate::types::FileNumber;
 use crate::version::{KeyEnd, TableFile};
@@ -199,8 +200,15 @@ impl Version {
     ///
     /// # Errors
     /// `Corruption` if a removed file is not there, a level does not exist, or the result breaks
-    /// an invariant. This version is unchanged then.
+    /// an invariant; `Callback` if the user's comparator panics. This version is unchanged then.
     pub fn apply(&self, removed: &[Removed], added: &[(u8, Arc<TableFile>)]) -> Result<Version> {
+        let watch = Watch::begin(&self.comparator);
+        let next = self.apply_watched(removed, added).map_err(|error| watch.cause(error))?;
+        watch.check()?;
+        Ok(next)
+    }
+
+    fn apply_watched(&self, removed: &[Removed], added: &[(u8, Arc<TableFile>)]) -> Result<Version> {
         let mut levels: [Option<Vec<Arc<TableFile>>>; LEVELS] = Default::default();
         for &(level, number) in removed {
             let files = self.touch(&mut levels, level)?;
@@ -221,11 +229,7 @@ impl Version {
             if at == 0 {
                 files.sort_by_key(|f| std::cmp::Reverse(f.meta().epoch));
             } else {
-                let key = |f: &TableFile| f.smallest_prefix();
-                files.sort_by(|a, b| {
-                    let by_key = || self.comparator.compare_internal(&a.meta().smallest, &b.meta().smallest);
-                    key(a).cmp(&key(b)).then_with(by_key)
-                });
+                self.sort_by_key(&mut files);
             }
             next.levels[at] = Arc::new(Level::new(files));
             next.check_level(at)?;
@@ -234,6 +238,20 @@ impl Version {
             next.check_numbers()?;
         }
         Ok(next)
+    }
+
+    fn sort_by_key(&self, files: &mut Vec<Arc<TableFile>>) {
+        if matches!(self.comparator, Comparator::Custom(_)) {
+            // By first user keys alone: of tables that share one the level is refused anyway.
+            let order = sorted_by(&self.comparator, files.len(), |at| files[at].smallest_user());
+            *files = order.into_iter().map(|at| files[at].clone()).collect();
+            return;
+        }
+        let key = |f: &TableFile| f.smallest_prefix();
+        files.sort_by(|a, b| {
+            let by_key = || self.comparator.compare_internal(&a.meta().smallest, &b.meta().smallest);
+            key(a).cmp(&key(b)).then_with(by_key)
+        });
     }
 
     fn touch<'a>(

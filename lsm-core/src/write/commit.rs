@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 
 use crate::batch::WriteBatch;
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::keyspace;
 use crate::tree::{Buffer, Tree};
@@ -480,12 +481,19 @@ fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) 
     let group = member.group.get().expect("a member is offered for insertion after it got its group").clone();
     let first_seqno = member.first_seqno.load(Ordering::Relaxed);
     let mut at = 0;
+    let watch = Watch::begin_any(group.buffers.iter().map(|(_, buffer)| buffer.table.comparator()));
     for (seqno, op) in (first_seqno..).zip(member.batch.iter()) {
         let op = op.expect("a batch holds only whole operations");
         if group.buffers[at].0 != op.keyspace {
             at = place_of(&group.buffers, op.keyspace);
         }
         group.buffers[at].1.table.insert(op.key, seqno, op.kind, op.value);
+    }
+    if let Err(error) = watch.check() {
+        // The entries may stand in the wrong places; the log has them.
+        engine.error.latch_lasting("an insert", &error);
+        let _ = member.failure.set(error);
+        engine.wake_writers();
     }
     if group.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
         commit.finish_group(engine, &group);

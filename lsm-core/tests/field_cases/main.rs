@@ -10,5 +10,6 @@ mod io;
 mod keyspaces;
 mod log;
 mod merges;
+mod prefixes;
 mod ranges;
 mod reads;

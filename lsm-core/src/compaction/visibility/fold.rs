@@ -148,6 +148,7 @@ where
     pub(super) fn fold(&mut self, trailer_bits: u64) -> Result<()> {
         let stripe = self.stripe_of(trailer_bits >> 8);
         self.chain.clear();
+        self.set_out_key(trailer_bits);
         self.chain.push(trailer_bits, self.iter.value());
         let below = loop {
             self.iter.next()?;
@@ -190,7 +191,7 @@ where
         }
         let seqno = self.chain.seqno();
         let seqno = if self.put_is_zeroed(stripe, seqno) { 0 } else { seqno };
-        self.set_out_key(trailer(seqno, Kind::Put as u8));
+        self.set_out_trailer(trailer(seqno, Kind::Put as u8));
         self.out = Out::Chain;
         Ok(())
     }
@@ -226,7 +227,7 @@ where
 
     /// Puts an operand of the chain on offer: the one that all were folded into, or one as it was.
     pub(super) fn offer_operand(&mut self) {
-        self.set_out_key(self.chain.trailer());
+        self.set_out_trailer(self.chain.trailer());
         self.out = Out::Chain;
     }
 }
