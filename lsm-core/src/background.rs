@@ -6,11 +6,13 @@
 //! waits for one (rule 21); where it helps with a part, it looks for a flush between entries and does it
 //! first. A job that met a full disk is tried again on a timer; after a lasting error nothing runs any
 //! more.
+//! A job that panics counts as one: nobody may wait for it for ever.
 //!
 //! The sync of a flushed table, and unlinking files, is left to a thread of its own: the worker takes
 //! the next memtable meanwhile, so that writers never wait for the disk through a flush.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -145,7 +147,7 @@ fn run_worker(engine: &Arc<Engine>) {
             engine.scheduler.wake.wait(seen, retry_at);
             continue;
         };
-        run(engine, job);
+        caught(engine, || run(engine, job));
         engine.scheduler.ended.notify();
         // What has ended may have made several things possible; one worker is awake already.
         engine.scheduler.wake.notify();
@@ -162,7 +164,9 @@ fn run_syncer(engine: &Arc<Engine>) {
             (state.unsynced.front().cloned(), state.stopping)
         };
         let Some(flushed) = flushed else {
-            if !engine.graveyard.bury_one(engine) {
+            let mut buried = false;
+            caught(engine, || buried = engine.graveyard.bury_one(engine));
+            if !buried {
                 if stopping {
                     return;
                 }
@@ -174,7 +178,7 @@ fn run_syncer(engine: &Arc<Engine>) {
             // The queue of edits has stopped: the log and the durable version are what counts now.
             scheduler.state.lock().unsynced.clear();
         } else {
-            note(engine, "a flush", flushed.settle(engine));
+            caught(engine, || note(engine, "a flush", flushed.settle(engine)));
             scheduler.state.lock().unsynced.pop_front();
         }
         scheduler.ended.notify();
@@ -194,6 +198,20 @@ fn settle_soon(engine: &Arc<Engine>, flushed: Flushed) {
         }
     }
     note(engine, "a flush", flushed.settle(engine));
+}
+
+/// Does `work`; a panic stops the database as a lasting error does.
+fn caught(engine: &Engine, work: impl FnOnce()) {
+    // Nothing that the job was changing is relied on after this but what a crash would leave, too.
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        engine.error.latch_lasting("a background job", &panicked());
+        engine.wake_writers();
+    }
+}
+
+/// The error of a job that panicked.
+pub(crate) fn panicked() -> Error {
+    Error::new(ErrorKind::Internal, "it panicked")
 }
 
 fn run(engine: &Arc<Engine>, job: Job) {

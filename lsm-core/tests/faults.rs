@@ -491,6 +491,50 @@ fn a_log_that_cannot_be_synced_poisons_the_database_until_it_is_reopened() {
     }
 }
 
+/// A bug in a background job used to leave writers waiting for ever for what it would have done.
+#[test]
+fn a_panic_in_a_background_job_stops_writes_and_hangs_nobody() {
+    let places = [
+        (OpKind::Create, ".sst"),
+        (OpKind::Write, ".sst"),
+        (OpKind::Sync, ".sst"),
+        (OpKind::Open, ".sst"),
+        (OpKind::Write, "MANIFEST"),
+        (OpKind::Unlink, ".sst"),
+    ];
+    for (op, part) in places {
+        let run = Run::new(3, EIO);
+        let env = run.env.clone();
+        env.run(|| {
+            let db = open(&env, &tiny()).expect("open");
+            run.faults.add(Rule::nth(op, 1, Fault::Panic).on(part));
+            let mut model = contents(&db).expect("read");
+            let mut refused = None;
+            // More than enough for several flushes and compactions.
+            for i in 0..2000u32 {
+                let key = format!("{:04}", i % 100).into_bytes();
+                match db.put(&unsynced(), &key, &[i as u8; 2000]) {
+                    Ok(()) => drop(model.insert(key, vec![i as u8; 2000])),
+                    Err(error) => {
+                        refused = Some(error);
+                        break;
+                    }
+                }
+                env.sleep(1_000_000);
+            }
+            assert_eq!(run.faults.injected(), 1, "{op:?} of {part} never came");
+            let refused = refused.unwrap_or_else(|| panic!("{op:?} of {part}: writes went on"));
+            assert_eq!(refused.kind(), ErrorKind::Poisoned, "{op:?} of {part}");
+            assert_eq!(db.flush().expect_err("stopped").kind(), ErrorKind::Poisoned);
+            assert_eq!(db.wait_until_idle().expect_err("stopped").kind(), ErrorKind::Poisoned);
+            assert!(contents(&db).expect("reads go on") == model, "{op:?} of {part}");
+            drop(db);
+            let db = open(&env, &tiny()).expect("reopen");
+            assert!(contents(&db).expect("read") == model, "{op:?} of {part}: after reopening");
+        });
+    }
+}
+
 /// The directory's own name was synced last when a database was made: if that failed, the next
 /// opening found `CURRENT` and never asked again, and a power cut took the whole database.
 #[test]

@@ -32,6 +32,8 @@ pub enum Fault {
     TornWrite(usize, i32),
     /// Waits first, then goes through.
     Delay(Nanos),
+    /// The call panics, without effect: a bug met on the way.
+    Panic,
 }
 
 /// Which calls a [`Fault`] befalls.
@@ -150,6 +152,7 @@ impl Faults {
             sleeper(nanos);
             return None;
         }
+        assert!(acting != Some(Fault::Panic), "an injected panic in a call of {op:?}");
         acting
     }
 
@@ -162,7 +165,7 @@ impl Faults {
         call: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         match self.meet(op, paths) {
-            None | Some(Fault::Delay(_) | Fault::ShortRead(_)) => call(),
+            None | Some(Fault::Delay(_) | Fault::ShortRead(_) | Fault::Panic) => call(),
             Some(Fault::Errno(errno) | Fault::TornWrite(_, errno)) => Err(injected(op, errno, path)),
             Some(Fault::ErrnoAfter(errno)) => {
                 // What the call says no longer matters, only what it did.
@@ -250,7 +253,7 @@ impl FaultFile {
 
     fn read_under(&self, fault: Option<Fault>, buf: &mut [u8], offset: u64) -> Result<usize> {
         match fault {
-            None | Some(Fault::Delay(_)) => self.inner.read_at(buf, offset),
+            None | Some(Fault::Delay(_) | Fault::Panic) => self.inner.read_at(buf, offset),
             Some(Fault::ShortRead(most)) => {
                 let most = most.min(buf.len());
                 self.inner.read_at(&mut buf[..most], offset)
@@ -263,7 +266,7 @@ impl FaultFile {
 
     fn write_under(&self, fault: Option<Fault>, buf: &[u8], offset: u64) -> Result<()> {
         let (written, errno) = match fault {
-            None | Some(Fault::Delay(_) | Fault::ShortRead(_)) => return self.inner.write_at(buf, offset),
+            None | Some(Fault::Delay(_) | Fault::ShortRead(_) | Fault::Panic) => return self.inner.write_at(buf, offset),
             Some(Fault::Errno(errno)) => (0, errno),
             Some(Fault::ErrnoAfter(errno)) => (buf.len(), errno),
             Some(Fault::TornWrite(bytes, errno)) => (bytes.min(buf.len()), errno),
@@ -332,7 +335,7 @@ impl File for FaultFile {
                     Err(self.injected(kind, errno))
                 }
                 Fault::Errno(errno) | Fault::TornWrite(_, errno) => Err(self.injected(kind, errno)),
-                Fault::ShortRead(_) | Fault::Delay(_) => self.inner.sync_data().map(|()| Vec::new()),
+                Fault::ShortRead(_) | Fault::Delay(_) | Fault::Panic => self.inner.sync_data().map(|()| Vec::new()),
             },
         }))
     }

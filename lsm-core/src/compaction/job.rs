@@ -8,6 +8,7 @@
 //! The inputs are marked busy from the pick to the install, so that no other plan touches them.
 //! A part that fails fails the job: its outputs are unlinked, the inputs stay live.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -17,7 +18,7 @@ use parking_lot::Mutex;
 use super::output::{Outputs, Written};
 use super::plan::{Plan, SubRange};
 use super::visibility::CompactionIter;
-use crate::background::cancelled;
+use crate::background::{cancelled, panicked};
 use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::invariants::check_installed;
@@ -108,7 +109,9 @@ impl SubJobs {
     pub(crate) fn run_one(&self, engine: &Arc<Engine>, between: &dyn Fn()) {
         let at = self.next.fetch_add(1, Ordering::AcqRel);
         let Some(range) = self.ranges.get(at) else { return };
-        let result = self.merge(engine, range, between);
+        // Whoever waits for the parts waits for each of them, so none may be lost.
+        let merge = || self.merge(engine, range, between);
+        let result = catch_unwind(AssertUnwindSafe(merge)).unwrap_or_else(|_| Err(panicked()));
         self.results.lock()[at] = Some(result);
         self.unfinished.fetch_sub(1, Ordering::AcqRel);
         self.done.notify();
