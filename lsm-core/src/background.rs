@@ -5,6 +5,7 @@
 //! is kept free of compactions, so that a flush never waits for one (rule 21). A job that met a
 //! full disk is tried again on a timer; after a lasting error nothing runs any more.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -41,6 +42,9 @@ struct State {
     stopping: bool,
     /// Compactions are held back: a caller wants the tree for itself.
     paused: usize,
+    /// Indexes of the workers that run, and the index from which on they are to leave.
+    workers: BTreeSet<usize>,
+    workers_max: usize,
 }
 
 /// Workers and what they know of each other.
@@ -50,7 +54,8 @@ pub(crate) struct Scheduler {
     /// A job has ended.
     pub(crate) ended: Arc<dyn Event>,
     state: Mutex<State>,
-    threads: Mutex<Vec<Box<dyn JobHandle>>>,
+    /// By their workers' indexes; also of those that have left.
+    threads: Mutex<BTreeMap<usize, Box<dyn JobHandle>>>,
 }
 
 impl Scheduler {
@@ -59,7 +64,7 @@ impl Scheduler {
             wake: env.event(),
             ended: env.event(),
             state: Mutex::new(State::default()),
-            threads: Mutex::new(Vec::new()),
+            threads: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -68,21 +73,57 @@ impl Scheduler {
     /// # Errors
     /// Those of the system; workers already started go on until [`Scheduler::stop`].
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
-        for i in 0..engine.options.background_jobs_max.max(1) {
+        Scheduler::resize(engine, engine.options.load().background_jobs_max)
+    }
+
+    /// Lets `workers_max` workers run: starts the missing ones, those above it leave after their
+    /// present job. One caller at a time.
+    ///
+    /// # Errors
+    /// Those of the system; fewer workers run then.
+    pub(crate) fn resize(engine: &Arc<Engine>, workers_max: usize) -> Result<()> {
+        let scheduler = &engine.scheduler;
+        let workers_max = workers_max.max(1);
+        scheduler.state.lock().workers_max = workers_max;
+        // Wakes those that are to leave.
+        scheduler.wake.notify();
+        for index in 0..workers_max {
+            let is_missing = {
+                let mut state = scheduler.state.lock();
+                !state.stopping && state.workers.insert(index)
+            };
+            if !is_missing {
+                continue;
+            }
+            let old = scheduler.threads.lock().remove(&index);
+            if let Some(old) = old {
+                // It has signed off, so this does not wait for a job.
+                old.join();
+            }
             let worker = engine.clone();
-            let job = Box::new(move || run_worker(&worker));
-            let thread = engine.env.spawn(&format!("dialsm-bg-{i}"), job)?;
-            engine.scheduler.threads.lock().push(thread);
+            let job = Box::new(move || run_worker(&worker, index));
+            let thread = engine.env.spawn(&format!("dialsm-bg-{index}"), job).inspect_err(|_| {
+                scheduler.state.lock().workers.remove(&index);
+            })?;
+            scheduler.threads.lock().insert(index, thread);
+        }
+        if scheduler.state.lock().stopping {
+            // Whoever stops the database may have joined before our threads were on the list.
+            scheduler.join_all();
         }
         Ok(())
+    }
+
+    fn join_all(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_values().for_each(|thread| thread.join());
     }
 
     /// Lets running jobs end soon and joins the workers. They see `engine.closing`.
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.wake.notify();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        threads.into_iter().for_each(|thread| thread.join());
+        self.join_all();
     }
 
     /// Offers parts of a compaction to free workers.
@@ -113,11 +154,15 @@ impl Scheduler {
     }
 }
 
-fn run_worker(engine: &Arc<Engine>) {
+fn run_worker(engine: &Arc<Engine>, index: usize) {
     loop {
         let seen = engine.scheduler.wake.epoch();
-        if engine.scheduler.state.lock().stopping {
-            return;
+        {
+            let mut state = engine.scheduler.state.lock();
+            if state.stopping || index >= state.workers_max {
+                state.workers.remove(&index);
+                return;
+            }
         }
         engine.graveyard.bury(engine);
         let Some(job) = next_job(engine) else {
@@ -191,11 +236,11 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
     if let Some(offer) = state.offers.iter().find(|offer| offer.has_open()) {
         return Some(Job::Help(offer.clone()));
     }
-    let compactions_max = engine.options.background_jobs_max.saturating_sub(1).max(1);
-    if state.running_compactions < compactions_max && state.paused == 0 && engine.options.automatic_compaction
-    {
+    let options = engine.options.load();
+    let compactions_max = options.background_jobs_max.saturating_sub(1).max(1);
+    if state.running_compactions < compactions_max && state.paused == 0 && options.automatic_compaction {
         let mut tree_state = tree.lock();
-        if let Some(plan) = picker::pick(&tree.view().version, &engine.strategy) {
+        if let Some(plan) = picker::pick(&tree.view().version, &options.strategy) {
             if let Err(error) = plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed)) {
                 engine.error.latch("picking a compaction", &error);
                 return None;
@@ -221,6 +266,10 @@ fn next_flush(tree: &Tree) -> Option<Arc<Buffer>> {
 
 /// Whether nothing is left to do for now: no flush, no compaction, nothing to settle.
 pub(crate) fn is_idle(engine: &Engine) -> bool {
+    if engine.read_only {
+        return true;
+    }
+    let options = engine.options.load();
     let state = engine.scheduler.state.lock();
     let tree = engine.tree.lock();
     let view = engine.tree.view();
@@ -230,7 +279,7 @@ pub(crate) fn is_idle(engine: &Engine) -> bool {
         && tree.compactions_running == 0
         && view.sealed.is_empty()
         && !engine.versions.has_unsettled()
-        && (!engine.options.automatic_compaction || picker::pick(&view.version, &engine.strategy).is_none())
+        && (!options.automatic_compaction || picker::pick(&view.version, &options.strategy).is_none())
 }
 
 /// Waits until [`is_idle`].

@@ -12,12 +12,11 @@ use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
 use crate::compaction::debt::pending_compaction_bytes;
-use crate::compaction::strategy::Strategy;
 use crate::filename::FileName;
 use crate::key::Comparator;
 use crate::metrics::{Counter, Metrics};
 use crate::obsolete::Graveyard;
-use crate::options::Options;
+use crate::options::live::LiveOptions;
 use crate::snapshot::SnapshotList;
 use crate::table::{ReadStats, TableReader};
 use crate::tree::Tree;
@@ -33,8 +32,11 @@ pub(crate) struct Engine {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) dir: PathBuf,
     pub(crate) db_id: DbId,
-    pub(crate) options: Options,
-    pub(crate) strategy: Strategy,
+    /// The version of the database's format, as it was found: see `upgrade`.
+    pub(crate) format_version: u32,
+    /// Opened by `read_only`: nothing may change a file.
+    pub(crate) read_only: bool,
+    pub(crate) options: LiveOptions,
     /// The one tree of this database; keyspaces and shards will make it many.
     pub(crate) tree: Arc<Tree>,
     pub(crate) commit: Commit,
@@ -83,18 +85,28 @@ impl Engine {
         Ok(())
     }
 
+    /// As [`Engine::check_open`], and fails where nothing may be written.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
+        }
+        Ok(())
+    }
+
     /// Admits a call that may write files from the caller's thread. Writes need no such pass: closing
     /// goes between their groups.
     ///
     /// # Errors
-    /// As [`Engine::check_open`].
+    /// As [`Engine::check_writable`].
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         self.env.check_fork()?;
         self.inside.fetch_add(1, Ordering::AcqRel);
         let inside = Inside(self);
         // Pairs with the fence in `open::stop`: either it waits for us, or we see it closing.
         fence(Ordering::SeqCst);
-        self.check_open()?;
+        self.check_writable()?;
         Ok(inside)
     }
 
@@ -160,7 +172,7 @@ impl Engine {
 
     /// Bytes that compaction owes.
     pub(crate) fn pending_compaction_bytes(&self, version: &Version) -> u64 {
-        pending_compaction_bytes(version, &self.strategy)
+        pending_compaction_bytes(version, &self.options.load().strategy)
     }
 }
 

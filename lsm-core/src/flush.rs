@@ -84,6 +84,9 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
         sealed: view.sealed.iter().filter(|other| !Arc::ptr_eq(other, buffer)).cloned().collect(),
         version: version.clone(),
     });
+    if buffer.has_unlogged() {
+        state.unlogged_floor = buffer.floor_after();
+    }
     let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
     tree.refresh_stall(engine, state);
     check_installed(engine, tree, &version)?;

@@ -7,6 +7,7 @@ use crate::compaction::job;
 use crate::compaction::picker::{self, RangePick};
 use crate::engine::Engine;
 use crate::options::{CompactRangeOptions, FlushOptions};
+use crate::types::SeqNo;
 use std::sync::atomic::Ordering;
 
 /// Seals the active memtable and, where the options say so, waits until all sealed ones are durable
@@ -27,7 +28,7 @@ fn wait_for_room(engine: &Engine) -> Result<()> {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
         engine.error.check()?;
-        if engine.tree.view().sealed.len() + 1 < engine.options.write_buffers_max {
+        if engine.tree.view().sealed.len() + 1 < engine.options.load().write_buffers_max {
             return Ok(());
         }
         engine.schedule();
@@ -35,7 +36,8 @@ fn wait_for_room(engine: &Engine) -> Result<()> {
     }
 }
 
-fn wait_until_flushed(engine: &Engine) -> Result<()> {
+/// Waits until no memtable is sealed and nothing waits to be settled.
+pub(crate) fn wait_until_flushed(engine: &Engine) -> Result<()> {
     loop {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
@@ -59,13 +61,16 @@ fn wait_until_flushed(engine: &Engine) -> Result<()> {
 }
 
 fn seal(engine: &Engine) {
-    engine.commit.between_groups(engine, |_, last_seqno| {
-        let mut state = engine.tree.lock();
-        if !engine.tree.view().active.table.is_empty() {
-            engine.tree.switch(&mut state, last_seqno);
-            engine.tree.refresh_stall(engine, state);
-        }
-    });
+    engine.commit.between_groups(engine, |_, last_seqno| seal_as_leader(engine, last_seqno));
+}
+
+/// Seals the active memtable unless it is empty. As the leader of the commit queue.
+pub(crate) fn seal_as_leader(engine: &Engine, last_seqno: SeqNo) {
+    let mut state = engine.tree.lock();
+    if !engine.tree.view().active.table.is_empty() {
+        engine.tree.switch(&mut state, last_seqno);
+        engine.tree.refresh_stall(engine, state);
+    }
 }
 
 /// Compacts `from..to` level by level into the last one.
@@ -98,7 +103,7 @@ fn compact_levels(
             let mut state = tree.lock();
             let picked = picker::pick_range(
                 &tree.view().version,
-                &engine.strategy,
+                &engine.options.load().strategy,
                 from,
                 to,
                 options.target_level.map(usize::from),

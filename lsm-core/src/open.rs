@@ -15,21 +15,22 @@ use dialsm_io::{Env, Fs};
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
-use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::metrics::Metrics;
 use crate::obsolete::Graveyard;
+use crate::options::live::LiveOptions;
 use crate::options::{Options, RecoveryMode};
 use crate::snapshot::SnapshotList;
 use crate::tree::{Buffer, Tree};
 use crate::types::{DbId, FileNumber, SeqNo, TreeId};
+use crate::upgrade::FORMAT_VERSION;
 use crate::version::edit::{ManifestRecord, TableDesc, TreeEdit};
 use crate::version::set::{VersionSet, start_manifest};
 use crate::version::{TableFile, TableMeta, Version, manifest};
 use crate::wal::log::{Log, LogWriter};
 use crate::write::commit::Commit;
-use crate::{Error, ErrorKind, Result, recovery};
+use crate::{Error, ErrorKind, Result, options, recovery};
 
 /// Opens or creates the database in `dir`.
 ///
@@ -54,10 +55,11 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
             .at_path(dir));
     }
     let found = read_state(env.as_ref(), dir, &options)?;
-    let engine = build(env, dir, options, found, lock)?;
+    let engine = build(env, dir, options, found, lock, false)?;
     recovery::replay(&engine)?;
     // Writes the fresh manifest: there is none to append to yet.
     engine.versions.settle(&engine)?;
+    save_options(&engine)?;
     remove_orphans(&engine)?;
     engine.tree.refresh_stall(&engine, engine.tree.lock());
     if let Err(error) = Scheduler::start(&engine) {
@@ -69,7 +71,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<Ar
 }
 
 /// What the manifest says.
-struct Found {
+pub(crate) struct Found {
     db_id: DbId,
     manifest: FileNumber,
     version: Version,
@@ -79,11 +81,12 @@ struct Found {
     replay_start: FileNumber,
     log_named: Option<FileNumber>,
     first_record_torn: bool,
+    format_version: u32,
 }
 
 /// Creates the directory and those above it. The names of those above are durable then; its own is
 /// synced before `CURRENT` is written, whoever made the directory.
-fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
+pub(crate) fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let mut missing = Vec::new();
     for ancestor in dir.ancestors().skip(1).filter(|ancestor| !ancestor.as_os_str().is_empty()) {
         if fs.exists(ancestor)? {
@@ -125,13 +128,14 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
         next_file_number: Some(FileNumber(2)),
         last_seqno: Some(0),
         replay_start: Some(FileNumber(0)),
+        format_version: Some(FORMAT_VERSION),
         ..ManifestRecord::default()
     };
     start_manifest(fs.as_ref(), dir, db_id, FileNumber(1), &snapshot)?;
     Ok(())
 }
 
-fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
+pub(crate) fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
     let fs = env.fs();
     let (number, path) = manifest::read_current(fs.as_ref(), dir)?;
     let file = fs.open(&path, Access::Read).map_err(|error| match error.kind() {
@@ -155,6 +159,7 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         replay_start: FileNumber(0),
         log_named: None,
         first_record_torn: end.torn && end.records == 1,
+        format_version: 1,
     };
     let mut tables: BTreeMap<(u8, FileNumber), TableDesc> = BTreeMap::new();
     for record in records {
@@ -162,6 +167,7 @@ fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
         found.last_seqno = found.last_seqno.max(record.last_seqno.unwrap_or_default());
         found.replay_start = record.replay_start.unwrap_or(found.replay_start);
         found.log_named = record.log_named.or(found.log_named);
+        found.format_version = record.format_version.unwrap_or(found.format_version);
         for edit in record.edits {
             apply_edit(&mut tables, &mut found.floor, edit, options).map_err(|e| e.at_path(&path))?;
         }
@@ -235,12 +241,13 @@ fn apply_edit(
     Ok(())
 }
 
-fn build(
+pub(crate) fn build(
     env: Arc<dyn Env>,
     dir: &Path,
     options: Options,
     found: Found,
     lock: Box<dyn dialsm_io::fs::FileLock>,
+    read_only: bool,
 ) -> Result<Arc<Engine>> {
     let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
     let graveyard = Arc::new(Graveyard::default());
@@ -259,7 +266,8 @@ fn build(
     );
     Ok(Arc::new(Engine {
         db_id: found.db_id,
-        strategy: strategy_of(&options),
+        format_version: found.format_version,
+        read_only,
         tree: Arc::new(tree),
         commit: Commit::new(LogWriter::default(), found.last_seqno),
         log,
@@ -280,20 +288,16 @@ fn build(
         inside: AtomicUsize::new(0),
         lock: parking_lot::Mutex::new(Some(lock)),
         dir: dir.to_path_buf(),
+        options: LiveOptions::new(env.as_ref(), options),
         env,
-        options,
     }))
 }
 
-/// The compaction strategy that the options describe.
-fn strategy_of(options: &Options) -> Strategy {
-    Strategy {
-        l0_files: options.level0_compaction_trigger,
-        level_bytes_base: options.level_base_bytes,
-        level_ratio: options.level_multiplier as u64,
-        table_bytes: options.table_bytes,
-        compaction_bytes_max: 25 * options.table_bytes,
-        ..Strategy::leveled()
+/// Writes the OPTIONS file. A full disk does not keep a database from being opened for the sake of it.
+fn save_options(engine: &Engine) -> Result<()> {
+    match options::file::replace(engine, &engine.options.now()) {
+        Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
+        outcome => outcome,
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn get(engine: &Arc<Engine>, name: &str) -> Option<String> {
     let value: u64 = match name {
         "dialsm.stats" => return Some(stats_text(engine)),
         "dialsm.stats-json" => return Some(stats_json(engine)),
-        "dialsm.options" => return Some(engine.options.to_text()),
+        "dialsm.options" => return Some(engine.options.load().to_text()),
         "dialsm.background-error" => {
             return Some(engine.error.check().err().map_or_else(String::new, |error| error.to_string()));
         }

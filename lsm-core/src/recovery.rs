@@ -3,7 +3,7 @@
 //! Entries below the tree's floor are in tables and are skipped, part by part (rule 12). A memtable
 //! that fills up on the way is flushed at once, so that a long log needs no more memory than
 //! running did. What was replayed is synced, and a torn end is cut off, before anything new is
-//! written (rule 18).
+//! written (rule 18). An opening for reading only does none of the three.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
     }
     segments.sort();
     let mut last_in: Vec<(FileNumber, SeqNo)> = Vec::new();
-    let mode = engine.options.recovery_mode;
+    let mode = engine.options.load().recovery_mode;
     let end =
         replay_log(fs.as_ref(), &engine.dir, &segments, &engine.db_id, mode, from, &mut |record: Record<
             '_,
@@ -58,6 +58,10 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
         let text = "the manifest's first record is damaged, and the log it was settled for is gone";
         return Err(Error::corruption(text).at_path(&torn.path).at_offset(0));
     }
+    engine.commit.restart_at(engine.commit.visible().load(Ordering::Acquire));
+    if engine.read_only {
+        return Ok(());
+    }
     let mut old = Vec::new();
     for (number, path) in segments {
         let Some(last) = end.end.filter(|last| number <= last.segment) else { continue };
@@ -71,7 +75,6 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
         let last_seqno = last_in.iter().find(|(segment, _)| *segment == number).map_or(0, |(_, last)| *last);
         old.push(OldSegment { number, path, file, end: valid_end, last_seqno });
     }
-    engine.commit.restart_at(engine.commit.visible().load(Ordering::Acquire));
     engine.log.adopt(old);
     Ok(())
 }
@@ -87,7 +90,7 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
         }
     }
     engine.commit.visible().fetch_max(last, Ordering::AcqRel);
-    if buffer.table.bytes_used() as u64 >= engine.options.write_buffer_bytes {
+    if !engine.read_only && buffer.table.bytes_used() as u64 >= engine.options.write_buffer_bytes() {
         let mut state = tree.lock();
         tree.switch(&mut state, last);
         drop(state);

@@ -76,6 +76,8 @@ pub(crate) struct TreeState {
     pub(crate) compactions_running: usize,
     /// The active memtable is full and no other may be opened.
     pub(crate) memtable_blocked: bool,
+    /// The floor that settles the last flush of writes which are not in the log; 0 before any.
+    pub(crate) unlogged_floor: SeqNo,
 }
 
 /// One keyspace in one shard.
@@ -104,6 +106,7 @@ impl Tree {
             flushing: false,
             compactions_running: 0,
             memtable_blocked: false,
+            unlogged_floor: 0,
         };
         Tree {
             id,
@@ -157,11 +160,19 @@ impl Tree {
         buffer
     }
 
+    /// Whether it holds writes that are neither in the log nor in settled tables. As the leader:
+    /// another group could bring some.
+    pub(crate) fn has_unlogged(&self, state: &TreeState) -> bool {
+        let view = self.view.load();
+        let mut buffers = view.sealed.iter().chain([&view.active]);
+        state.unlogged_floor > state.durable_floor || buffers.any(|buffer| buffer.has_unlogged())
+    }
+
     /// Switches a full memtable, or shuts the door if no further one may be opened. Leader only.
     #[inline]
     pub(crate) fn switch_if_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let view = self.view.load();
-        let full = view.active.table.bytes_used() as u64 >= engine.options.write_buffer_bytes;
+        let full = view.active.table.bytes_used() as u64 >= engine.options.write_buffer_bytes();
         if full || (engine.log.is_over_bound() && self.pins_log(engine, &view)) {
             drop(view);
             self.switch_full(engine, last_seqno);
@@ -176,7 +187,7 @@ impl Tree {
     #[cold]
     fn switch_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let mut state = self.lock();
-        if self.view.load().sealed.len() + 1 < engine.options.write_buffers_max {
+        if self.view.load().sealed.len() + 1 < engine.options.load().write_buffers_max {
             self.switch(&mut state, last_seqno);
             drop(state);
             engine.schedule();
@@ -202,7 +213,7 @@ impl Tree {
     /// writers are woken only after it is released.
     pub(crate) fn refresh_stall(&self, engine: &Engine, mut state: MutexGuard<'_, TreeState>) {
         let view = self.view.load();
-        if state.memtable_blocked && view.sealed.len() + 1 < engine.options.write_buffers_max {
+        if state.memtable_blocked && view.sealed.len() + 1 < engine.options.load().write_buffers_max {
             state.memtable_blocked = false;
         }
         let inputs = StallInputs {
@@ -210,7 +221,7 @@ impl Tree {
             l0_runs: view.version.l0().len(),
             pending_bytes: engine.pending_compaction_bytes(&view.version),
         };
-        let changed = self.stall.set(admission(&inputs, &engine.options));
+        let changed = self.stall.set(admission(&inputs, &engine.options.load()));
         drop(view);
         drop(state);
         if changed {

@@ -142,7 +142,7 @@ fn merge_all(
     plan: &Plan,
     cancel: Option<&Arc<AtomicBool>>,
 ) -> Result<Written> {
-    let ranges = plan.sub_ranges(engine.options.subcompactions_max);
+    let ranges = plan.sub_ranges(engine.options.load().subcompactions_max);
     let parts = ranges.len();
     let jobs = Arc::new(SubJobs {
         tree: tree.clone(),

@@ -37,6 +37,7 @@ pub(crate) struct Outputs<'a> {
     last_user_key: Vec<u8>,
     finished: Written,
     target_bytes: u64,
+    overlap_bytes_max: u64,
 }
 
 /// Tables whose bytes are all with the kernel, but not yet durable.
@@ -82,6 +83,8 @@ fn unlink(engine: &Engine, number: FileNumber) {
 impl<'a> Outputs<'a> {
     /// Tables for `level`; for level 0 they get `epoch`, and there is only one.
     pub(crate) fn new(engine: &'a Engine, tree: &'a Tree, level: usize, epoch: u64) -> Outputs<'a> {
+        // Once for all tables of a job: a change in between is for the next one.
+        let table_bytes = engine.options.load().table_bytes;
         Outputs {
             engine,
             tree,
@@ -93,7 +96,8 @@ impl<'a> Outputs<'a> {
             current: None,
             last_user_key: Vec::new(),
             finished: Written::default(),
-            target_bytes: if level == 0 { u64::MAX } else { engine.options.table_bytes },
+            target_bytes: if level == 0 { u64::MAX } else { table_bytes },
+            overlap_bytes_max: GRANDPARENT_OVERLAP_MAX * table_bytes,
         }
     }
 
@@ -138,7 +142,7 @@ impl<'a> Outputs<'a> {
             self.overlapped_bytes += table.file_bytes();
             self.next_grandparent += 1;
         }
-        self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.engine.options.table_bytes
+        self.overlapped_bytes > self.overlap_bytes_max
     }
 
     fn open_table(&self) -> Result<(FileNumber, Arc<dyn File>, TableWriter)> {
@@ -184,7 +188,7 @@ impl Drop for Outputs<'_> {
 
 /// How tables of `level` are written.
 fn table_options(engine: &Engine, level: usize) -> TableOptions {
-    let options = &engine.options;
+    let options = engine.options.load();
     let bottom = level + 1 >= crate::version::LEVELS;
     let compression = if bottom { options.compression_bottom } else { options.compression };
     TableOptions {

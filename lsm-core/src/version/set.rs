@@ -34,7 +34,7 @@ use crate::Result;
 use crate::compaction::output::Written;
 use crate::engine::Engine;
 use crate::filename::FileName;
-use crate::gate::Gate;
+use crate::gate::{Gate, GateGuard};
 use crate::invariants::check_settling;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo};
@@ -207,6 +207,12 @@ impl VersionSet {
         Ok(())
     }
 
+    /// Keeps everything from settling until the guard is dropped: the durable versions, the floors and
+    /// the front of the log stay what they are.
+    pub(crate) fn hold_still(&self) -> GateGuard<'_> {
+        self.settling.enter()
+    }
+
     /// The number of the manifest in use.
     pub(crate) fn manifest_number(&self) -> FileNumber {
         self.manifest.lock().number
@@ -251,7 +257,9 @@ pub(crate) fn start_manifest(
     Ok(writer)
 }
 
-fn durable_snapshot(engine: &Engine) -> ManifestRecord {
+/// The durable state of all trees. What it says belongs together only while nothing settles and, as
+/// far as the log goes, no group is logged.
+pub(crate) fn durable_snapshot(engine: &Engine) -> ManifestRecord {
     let state = engine.tree.lock();
     ManifestRecord {
         edits: vec![tree_snapshot(&engine.tree, &state.durable, state.durable_floor)],
@@ -260,6 +268,7 @@ fn durable_snapshot(engine: &Engine) -> ManifestRecord {
         replay_start: Some(engine.log.first_needed(state.durable_floor)),
         // The directory is synced before this manifest comes into force.
         log_named: engine.log.newest(),
+        format_version: Some(engine.format_version),
         ..ManifestRecord::default()
     }
 }

@@ -220,7 +220,7 @@ impl Commit {
     /// Leads one group. The caller holds leadership.
     fn lead(&self, engine: &Engine) {
         let mut leader = self.leader.lock();
-        let members = self.queue.lock().take_group(engine.options.max_write_group_bytes);
+        let members = self.queue.lock().take_group(engine.options.max_write_group_bytes());
         if members.is_empty() {
             drop(leader);
             self.free_lead();
@@ -340,7 +340,7 @@ fn try_log_group(
     members: &[Arc<Pending>],
 ) -> Result<(SeqNo, Arc<Buffer>)> {
     engine.error.check()?;
-    engine.check_open()?;
+    engine.check_writable()?;
     engine.tree.switch_if_full(engine, leader.next_seqno - 1);
     let first_seqno = leader.next_seqno;
     let mut next = first_seqno;

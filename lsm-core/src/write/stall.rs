@@ -269,7 +269,7 @@ impl StallGate {
         bytes: u64,
         pressure: f64,
     ) -> Option<Nanos> {
-        let slowest = engine.options.delayed_write_bytes_per_s.max(1) as f64;
+        let slowest = engine.options.load().delayed_write_bytes_per_s.max(1) as f64;
         let pace = slowest * PACE_SPAN.powf(1.0 - pressure);
         let cost = (bytes as f64 / pace * 1e9) as Nanos;
         let slot_after = |next: Nanos| next.clamp(now, now + DELAY_MAX);
