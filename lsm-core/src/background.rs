@@ -143,6 +143,12 @@ impl Scheduler {
         (state.running_flushes, state.running_compactions)
     }
 
+    /// Workers that have not left.
+    #[cfg(test)]
+    pub(crate) fn workers(&self) -> usize {
+        self.state.lock().workers.len()
+    }
+
     /// Starts no automatic compaction until [`Scheduler::resume`].
     pub(crate) fn pause_compactions(&self) {
         self.state.lock().paused += 1;

@@ -62,17 +62,18 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, target: &Path) -> Result<()> {
     open::create_dirs(fs, &temp)?;
     let lock = fs.lock(&FileName::Lock.path(&temp), LockMode::Exclusive)?;
     clear(fs, &temp)?;
-    let made = cut(engine).and_then(|cut| build(engine, cut, &temp)).and_then(|()| fs.rename(&temp, target));
-    if let Err(error) = made {
-        remove(fs, &temp);
-        return Err(error);
-    }
-    let named = fs.sync_dir(&parent_dir(target));
-    if named.is_err() {
-        remove(fs, target);
+    let made = cut(engine)
+        .and_then(|cut| build(engine, cut, &temp))
+        .and_then(|()| fs.rename(&temp, target))
+        .and_then(|()| fs.sync_dir(&parent_dir(target)));
+    if made.is_err() {
+        // A rename that failed may have been done all the same; else a directory at the target, which
+        // was there before and is empty, is not ours to remove.
+        let is_renamed = !fs.exists(&temp).unwrap_or(true);
+        remove(fs, if is_renamed { target } else { &temp });
     }
     drop(lock);
-    named
+    made
 }
 
 /// Where `target` is made: beside it, so that it can be renamed.

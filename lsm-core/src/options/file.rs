@@ -165,8 +165,8 @@ fn check_format(name: &str, value: &str, line: usize) -> Result<()> {
 pub(crate) fn write(fs: &dyn Fs, dir: &Path, number: FileNumber, options: &Options) -> Result<()> {
     let name = FileName::Options(number);
     let temp = dir.join(format!("{name}.tmp"));
-    let file = fs.create(&temp)?;
     let write = || {
+        let file = fs.create(&temp)?;
         file.write_at(text(options).as_bytes(), 0)?;
         file.sync_data()?;
         fs.rename(&temp, &name.path(dir))?;

@@ -160,3 +160,6 @@ fn spread(engine: &Engine) {
     engine.schedule();
     engine.scheduler.ended.notify();
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,6 +112,12 @@ impl Commit {
         &self.visible
     }
 
+    /// Writes in the queue.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.lock().waiting.len()
+    }
+
     /// Commits `batch`; returns when it is visible (and synced, where asked).
     pub(crate) fn write(&self, engine: &Engine, batch: WriteBatch, sync: bool, logged: bool) -> Result<()> {
         let mine = Arc::new(Pending {
