@@ -13,6 +13,7 @@
 //! Invariants:
 //! - *One moment*: while the cut is made nothing settles and no group is logged, so all floors and all
 //!   log up to one group's end belong together. What was acknowledged before the call lies before it.
+//!   Writers wait for one log sync and, at worst, for a manifest write that is under way.
 //! - *Unlogged writes* lie in no log: a tree that holds some is flushed first, and the cut made anew.
 //!   Where more keep coming it is flushed as the leader of the commit queue, and writers wait for it.
 //! - *Nothing goes meanwhile*: the pinned versions keep their tables, and a pinned log unlinks what it
@@ -174,12 +175,10 @@ fn try_cut<'a>(engine: &'a Engine, log: &mut LogWriter, last_seqno: SeqNo) -> Re
 fn build(engine: &Engine, mut cut: Cut<'_>, dir: &Path) -> Result<()> {
     let fs = engine.env.fs().as_ref();
     for (_, table) in cut.record.edits.iter().flat_map(|edit| &edit.added) {
-        engine.check_open()?;
         link_or_copy(engine, table, dir)?;
     }
     for segment in &cut.log.segments {
-        engine.check_open()?;
-        copy_segment(fs, segment, dir)?;
+        copy_segment(engine, segment, dir)?;
     }
     options_file::write(fs, dir, engine.new_file_number(), &engine.options.now())?;
     let number = engine.new_file_number();
@@ -188,6 +187,7 @@ fn build(engine: &Engine, mut cut: Cut<'_>, dir: &Path) -> Result<()> {
 }
 
 fn link_or_copy(engine: &Engine, table: &TableDesc, dir: &Path) -> Result<()> {
+    engine.check_open()?;
     let fs = engine.env.fs();
     let name = FileName::Table(table.number);
     let (from, to) = (name.path(&engine.dir), name.path(dir));
@@ -199,7 +199,7 @@ fn link_or_copy(engine: &Engine, table: &TableDesc, dir: &Path) -> Result<()> {
     // fails as well, and says so.
     let file = fs.open(&from, Access::Read)?;
     file.advise(Advice::Sequential);
-    let copied = copy(fs.as_ref(), file.as_ref(), table.file_bytes, &to)?;
+    let copied = copy(engine, file.as_ref(), table.file_bytes, &to)?;
     if copied != table.checksum {
         let text = format!("checksum {copied:08x} where the manifest says {:08x}", table.checksum);
         return Err(Error::corruption(text).at_path(&from));
@@ -207,16 +207,18 @@ fn link_or_copy(engine: &Engine, table: &TableDesc, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn copy_segment(fs: &dyn Fs, segment: &PinnedSegment, dir: &Path) -> Result<()> {
-    copy(fs, segment.file.as_ref(), segment.end, &FileName::Log(segment.number).path(dir)).map(drop)
+fn copy_segment(engine: &Engine, segment: &PinnedSegment, dir: &Path) -> Result<()> {
+    copy(engine, segment.file.as_ref(), segment.end, &FileName::Log(segment.number).path(dir)).map(drop)
 }
 
 /// Copies the first `len` bytes of `from` into a new file, syncs it, and returns their checksum.
-fn copy(fs: &dyn Fs, from: &dyn File, len: u64, to: &Path) -> Result<u32> {
-    let file = fs.create(to)?;
+fn copy(engine: &Engine, from: &dyn File, len: u64, to: &Path) -> Result<u32> {
+    let file = engine.env.fs().create(to)?;
     let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(len).unwrap_or(COPY_BYTES))];
     let (mut at, mut crc) = (0, 0);
     while at < len {
+        // Closing waits for us.
+        engine.check_open()?;
         let want = buffer.len().min(usize::try_from(len - at).unwrap_or(COPY_BYTES));
         let got = from.read_at(&mut buffer[..want], at)?;
         if got < want {

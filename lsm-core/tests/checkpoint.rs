@@ -202,6 +202,56 @@ fn tables_are_copied_where_they_can_not_be_linked() {
     assert_eq!(sim.list(Path::new("/copies")).expect("list").len(), 0, "nothing is left of it");
 }
 
+/// In the middle of a checkpoint the database rewrites all its tables, and its log goes round often
+/// enough to recycle every segment: the tables stay until they are linked, the log until it is copied.
+#[test]
+fn what_goes_meanwhile_is_kept() {
+    let options = Options { log_recycle_max: 4, ..by_hand() };
+    for stage in [OpKind::HardLink, OpKind::Create] {
+        let sim = SimFs::new(1);
+        let db = open_on(sim.clone(), &options).expect("open");
+        let model = fill(&db);
+        let (busy, used) = (db.clone(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
+        let was_used = used.clone();
+        sim.add_call_hook(Arc::new(move |call| {
+            let path = call.target.as_ref().unwrap_or(&call.path);
+            let is_stage = call.op == Some(stage) && path.starts_with("/copies");
+            let is_log = path.extension().is_some_and(|extension| extension == "log");
+            if !is_stage || (stage == OpKind::Create && !is_log) {
+                return;
+            }
+            // Calls from here come by again.
+            if was_used.swap(true, std::sync::atomic::Ordering::SeqCst) {
+                return;
+            }
+            for round in 0..12u8 {
+                (0..100u32).for_each(|n| put(&busy, &n.to_be_bytes(), &[round; 900]));
+                busy.flush().expect("flush");
+            }
+            let rewrite = dialsm_core::CompactRangeOptions { rewrite_bottom: true, ..Default::default() };
+            busy.compact_range(&rewrite, None, None).expect("compact");
+            busy.wait_until_idle().expect("idle");
+            // Workers unlink what is obsolete before they look for a job.
+            put(&busy, b"one more", b"table");
+            busy.flush().expect("flush");
+            busy.wait_until_idle().expect("idle");
+        }));
+        db.checkpoint(Path::new(COPY)).expect("checkpoint");
+        sim.clear_call_hooks();
+        assert!(used.load(std::sync::atomic::Ordering::SeqCst));
+        drop(db);
+        let image = sim.crash_image(CrashPolicy::DropUnsynced);
+        assert_eq!(
+            contents(&open_copy(env_on(image.clone()), Path::new(COPY), &options)),
+            model,
+            "{stage:?}"
+        );
+        let source = open_on(image, &options).expect("open");
+        source.verify(&mut |_, _| {}).expect("verify");
+        assert_ne!(contents(&source), model);
+    }
+}
+
 /// Writes that bypassed the log: settled, flushed but not settled, in sealed and active memtables.
 #[test]
 fn writes_that_bypassed_the_log_are_in_it() {

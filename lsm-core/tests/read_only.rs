@@ -193,6 +193,17 @@ fn a_read_only_directory_of_the_real_file_system() {
     drop(mounted);
 }
 
+/// Reading needs no space: neither for replay nor for the OPTIONS file that an opening writes otherwise.
+#[test]
+fn a_full_disk_is_no_obstacle() {
+    let (fs, model) = specimen();
+    fs.set_capacity(0);
+    let db = read_only(fs.clone(), &tiny()).expect("open");
+    assert_eq!(contents(&db), model);
+    db.close().expect("close");
+    assert_eq!(kind_of(open_on(fs, &tiny()).map(drop)), ErrorKind::NoSpace);
+}
+
 /// Damage is told, not repaired, and not worked around.
 #[test]
 fn damage_is_refused_and_stays() {
