@@ -157,7 +157,8 @@ fn try_cut<'a>(engine: &'a Engine, log: &mut LogWriter, last_seqno: SeqNo) -> Re
     log.sync(engine)?;
     let _still = engine.versions.hold_still();
     let mut versions = Vec::new();
-    for tree in [&engine.tree] {
+    // The trees that `durable_snapshot` describes.
+    for tree in std::slice::from_ref(&engine.tree) {
         let state = tree.lock();
         if tree.has_unlogged(&state) {
             return Ok(None);
