@@ -223,6 +223,11 @@ impl<I: InternalIter> MergingIter<I> {
     /// Passes over what range tombstones hide, in the present direction.
     #[inline]
     fn pass_hidden(&mut self) -> Result<()> {
+        if self.cover.is_none() { Ok(()) } else { self.pass_hidden_by_cover() }
+    }
+
+    #[inline(never)]
+    fn pass_hidden_by_cover(&mut self) -> Result<()> {
         let Some(mut cover) = self.cover.take() else { return Ok(()) };
         let passed = self.pass_covered(&mut cover);
         self.cover = Some(cover);
