@@ -4,8 +4,8 @@
 //! find it dropped and throw their results away, and only readers with an older view go on. The
 //! mark is set before the view is emptied, so who finds no mark after loading a view has a full one.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use dialsm_io::Env;
