@@ -103,7 +103,10 @@ fn case_blind() -> Case {
 }
 
 /// From ranks to the key as it was written last, and its value.
-type Ranked = BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>;
+type Ranked = BTreeMap<Vec<u8>, Entry>;
+
+/// A key as it was written, and its value.
+type Entry = (Vec<u8>, Vec<u8>);
 
 #[derive(Default, Debug)]
 struct Driven {
@@ -224,7 +227,7 @@ impl Run {
         options.upper_bound = (self.rng.below(2) == 0).then(|| self.key());
         let low = options.lower_bound.as_deref().map(rank);
         let high = options.upper_bound.as_deref().map(rank);
-        let inside: Vec<(&Vec<u8>, &(Vec<u8>, Vec<u8>))> = model
+        let inside: Vec<(&Vec<u8>, &Entry)> = model
             .iter()
             .filter(|(r, _)| low.as_ref().is_none_or(|l| *r >= l) && high.as_ref().is_none_or(|h| *r < h))
             .collect();
