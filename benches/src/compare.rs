@@ -12,6 +12,7 @@ use crate::config::{Config, Rate};
 use crate::engines;
 use crate::generate::{KeyBuf, Rng, ValueGen, value_pool};
 use crate::result::{Report, Run};
+use crate::session;
 use crate::stats;
 use crate::tempdir::TempDir;
 use anyhow::{Context, Result, bail};
@@ -32,6 +33,7 @@ pub(crate) fn compare(config: &Config) -> Result<Report> {
         engines::probe(engine, &config.engine)?;
     }
     let place = Place::new(config)?;
+    let _fills = KeptFills::new(config.engines.iter().map(|engine| place.of(engine)).collect())?;
     let mut rates = BTreeMap::new();
     for round in 1..=config.warmup {
         let mut runs = Vec::new();
@@ -113,6 +115,27 @@ impl Place {
 
     fn of(&self, engine: &str) -> PathBuf {
         Path::new(&self.root).join(format!("dialsm-bench.{engine}"))
+    }
+}
+
+/// The databases whose fills are kept from round to round; removed at the end.
+struct KeptFills(Vec<PathBuf>);
+
+impl KeptFills {
+    /// Removes what an interrupted run has left: it may have been filled otherwise.
+    fn new(dirs: Vec<PathBuf>) -> Result<KeptFills> {
+        dirs.iter().try_for_each(|dir| session::forget_fills(dir))?;
+        Ok(KeptFills(dirs))
+    }
+}
+
+impl Drop for KeptFills {
+    fn drop(&mut self) {
+        for dir in &self.0 {
+            if let Err(error) = session::forget_fills(dir) {
+                eprintln!("a filled database could not be removed: {error:#}");
+            }
+        }
     }
 }
 

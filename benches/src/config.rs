@@ -195,6 +195,13 @@ impl Config {
         self.aa.unwrap_or(self.engines.len() > 1)
     }
 
+    /// Whether what a round filled is kept for the next. Not under a memory limit: there the child has
+    /// to have written the database itself.
+    pub(crate) fn keeps_fills(&self) -> bool {
+        let runs = self.rounds + self.warmup + u32::from(self.runs_aa());
+        runs > 1 && self.memory_limit.is_none() && !self.use_existing_db
+    }
+
     /// Operations a thread of a reading workload does; `u64::MAX` is no limit but the duration's.
     pub(crate) fn reads_per_thread(&self) -> u64 {
         self.operations(self.reads)

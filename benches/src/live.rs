@@ -15,6 +15,17 @@ impl LiveKeys {
         LiveKeys { bits: (0..words).map(|_| AtomicU64::new(0)).collect(), records: AtomicU64::new(0) }
     }
 
+    /// All keys exist; or, after YCSB's load, all records.
+    pub(crate) fn filled(num: u64, records: bool) -> LiveKeys {
+        let live = LiveKeys::new(num);
+        if records {
+            live.records.store(num, Ordering::Relaxed);
+        } else {
+            (0..num).for_each(|key| live.insert(key));
+        }
+        live
+    }
+
     /// The key exists. Mostly it did before, and then this is one load.
     pub(crate) fn insert(&self, key: u64) {
         let (word, bit) = (&self.bits[(key / 64) as usize], 1 << (key % 64));
@@ -53,5 +64,7 @@ mod tests {
         live.remove(5);
         live.records.store(10, Ordering::Relaxed);
         assert_eq!(live.count(), 13);
+        assert_eq!(LiveKeys::filled(130, false).count(), 130);
+        assert_eq!(LiveKeys::filled(130, true).count(), 130);
     }
 }

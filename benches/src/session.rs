@@ -20,7 +20,7 @@ use crate::sys;
 use crate::workload::{KeySpace, Needs, Workload};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 const FILL_BATCH: u32 = 64;
 /// The stream of the untimed fill's keys; workloads have their places in the list.
 const FILL_STREAM: u64 = 1 << 20;
+
+/// Between the name of a database's directory and the workload, in the name of what is kept.
+const KEPT_SUFFIX: &str = "_after_";
 
 struct Session<'a> {
     name: &'a str,
@@ -109,9 +112,7 @@ impl Session<'_> {
 
     fn open_fresh(&mut self) -> Result<()> {
         self.close()?;
-        if self.dir.exists() {
-            std::fs::remove_dir_all(self.dir)?;
-        }
+        remove_if_there(self.dir)?;
         std::fs::create_dir_all(self.dir)?;
         self.live = LiveKeys::new(self.config.num);
         self.open()
@@ -121,8 +122,32 @@ impl Session<'_> {
         self.engine.take().map_or(Ok(()), KvEngine::close)
     }
 
-    /// Fills a fresh database, at full speed and with no sync, whatever the flags ask of the timed part.
+    /// Fills a fresh database, or copies the one that an earlier round filled.
     fn fill(&mut self, workload: Workload) -> Result<()> {
+        let kept = kept_fill(self.dir, workload);
+        if self.config.keeps_fills() && kept.exists() {
+            self.counter.begin("copying the filled database", 0, 0);
+            self.close()?;
+            remove_if_there(self.dir)?;
+            copy_dir(&kept, self.dir)?;
+            self.live = LiveKeys::filled(self.config.num, workload == Workload::YcsbLoad);
+            return self.open();
+        }
+        self.fill_anew(workload)?;
+        if self.config.keeps_fills() {
+            self.calm()?;
+            self.close()?;
+            let part = kept.with_extension("part");
+            remove_if_there(&part)?;
+            copy_dir(self.dir, &part)?;
+            std::fs::rename(&part, &kept)?;
+            self.open()?;
+        }
+        Ok(())
+    }
+
+    /// At full speed and with no sync, whatever the flags ask of the timed part.
+    fn fill_anew(&mut self, workload: Workload) -> Result<()> {
         self.open_fresh()?;
         let config = Config {
             duration: 0,
@@ -203,6 +228,47 @@ impl Session<'_> {
     }
 }
 
+/// Where the database in `dir` is kept as `workload` left it; beside `dir`, named after it.
+fn kept_fill(dir: &Path, workload: Workload) -> PathBuf {
+    let mut name = dir.file_name().unwrap_or_default().to_owned();
+    name.push(format!("{KEPT_SUFFIX}{}", workload.name()));
+    dir.with_file_name(name)
+}
+
+/// Removes what is kept of fills of the database in `dir`.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn forget_fills(dir: &Path) -> Result<()> {
+    for workload in [Workload::FillUniqueRandom, Workload::YcsbLoad] {
+        let kept = kept_fill(dir, workload);
+        remove_if_there(&kept.with_extension("part"))?;
+        remove_if_there(&kept)?;
+    }
+    Ok(())
+}
+
+fn remove_if_there(dir: &Path) -> Result<()> {
+    if dir.exists() {
+        std::fs::remove_dir_all(dir).with_context(|| format!("{}", dir.display()))?;
+    }
+    Ok(())
+}
+
+fn copy_dir(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_dir(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), &target).with_context(|| format!("{}", target.display()))?;
+        }
+    }
+    Ok(())
+}
+
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -275,6 +341,23 @@ mod tests {
         assert_eq!(kinds("ycsba"), "read,write");
         assert_eq!(kinds("ycsbe"), "scan,write");
         assert_eq!(kinds("ycsbf"), "read,write");
+    }
+
+    #[test]
+    fn later_rounds_start_from_the_first_ones_fill() {
+        let config = Config { engines: vec!["lsm-core".into()], rounds: 2, ..null_config(&["readrandom"]) };
+        let dir = TempDir::new().unwrap();
+        let database = dir.path().join("db");
+        let kept = kept_fill(&database, Workload::FillUniqueRandom);
+        for round in 1..=2 {
+            let run = run_all("lsm-core", &database, &config, &BTreeMap::new(), round, &Counter::new());
+            let run = run.unwrap().remove(0);
+            assert!(run.reads_found == run.ops && run.space_amp.is_some(), "round {round}");
+            assert_eq!(database.join("mark").exists(), round == 2, "copied in round {round}");
+            std::fs::write(kept.join("mark"), b"").unwrap();
+        }
+        forget_fills(&database).unwrap();
+        assert!(!kept.exists());
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //!
 //! Order: flush before everything, since writers wait for it and it waits for nobody; then parts
 //! of a compaction that is already running; then the compaction with the highest score. One worker
-//! is kept free of compactions, so that a flush never waits for one (rule 21). A job that met a
-//! full disk is tried again on a timer; after a lasting error nothing runs any more.
+//! is kept free of compactions, so that a flush never waits for one (rule 21); where it helps with a
+//! part, it looks for a flush between entries and does it first. A job that met a full disk is tried again on a timer; after a lasting error nothing runs any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,11 +17,15 @@ use crate::compaction::job::SubJobs;
 use crate::compaction::plan::Plan;
 use crate::compaction::{job, picker};
 use crate::engine::Engine;
+use crate::flush::Flushed;
 use crate::tree::{Buffer, Tree};
 use crate::{Error, ErrorKind, Result, flush};
 
 /// How long after a full disk the failed job is tried again.
 const RETRY_AFTER: Nanos = 500_000_000;
+
+/// Flushed tables whose sync may be under way or waiting; beyond that a flush syncs its own.
+const SYNCS_MAX: usize = 4;
 
 /// What a worker may do.
 enum Job {
@@ -37,6 +41,8 @@ struct State {
     running_compactions: usize,
     /// Parts of running compactions that a free worker may take.
     offers: Vec<Arc<SubJobs>>,
+    /// Flushed tables that are live and wait for their sync, oldest first.
+    unsynced: VecDeque<Flushed>,
     /// After a full disk: when to try again.
     retry_at: Option<Nanos>,
     stopping: bool,
@@ -53,9 +59,12 @@ pub(crate) struct Scheduler {
     pub(crate) wake: Arc<dyn Event>,
     /// A job has ended.
     pub(crate) ended: Arc<dyn Event>,
+    /// A table was flushed, files may go, or the syncing thread is to end.
+    unsynced: Arc<dyn Event>,
     state: Mutex<State>,
     /// By their workers' indexes; also of those that have left.
     threads: Mutex<BTreeMap<usize, Box<dyn JobHandle>>>,
+    syncer: Mutex<Option<Box<dyn JobHandle>>>,
 }
 
 impl Scheduler {
@@ -63,8 +72,10 @@ impl Scheduler {
         Scheduler {
             wake: env.event(),
             ended: env.event(),
+            unsynced: env.event(),
             state: Mutex::new(State::default()),
             threads: Mutex::new(BTreeMap::new()),
+            syncer: Mutex::new(None),
         }
     }
 
@@ -73,7 +84,11 @@ impl Scheduler {
     /// # Errors
     /// Those of the system; workers already started go on until [`Scheduler::stop`].
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
-        Scheduler::resize(engine, engine.options.load().background_jobs_max)
+        Scheduler::resize(engine, engine.options.load().background_jobs_max)?;
+        let syncer = engine.clone();
+        let thread = engine.env.spawn("dialsm-sync", Box::new(move || run_syncer(&syncer)))?;
+        *engine.scheduler.syncer.lock() = Some(thread);
+        Ok(())
     }
 
     /// Lets `workers_max` workers run: starts the missing ones, those above it leave after their
@@ -124,6 +139,10 @@ impl Scheduler {
         self.state.lock().stopping = true;
         self.wake.notify();
         self.join_all();
+        // Last, so that it syncs what the others have left.
+        self.unsynced.notify();
+        let syncer = self.syncer.lock().take();
+        syncer.into_iter().for_each(|thread| thread.join());
     }
 
     /// Offers parts of a compaction to free workers.
@@ -149,6 +168,11 @@ impl Scheduler {
         self.state.lock().workers.len()
     }
 
+    /// Whether flushed tables wait for their sync.
+    pub(crate) fn is_syncing(&self) -> bool {
+        !self.state.lock().unsynced.is_empty()
+    }
+
     /// Starts no automatic compaction until [`Scheduler::resume`].
     pub(crate) fn pause_compactions(&self) {
         self.state.lock().paused += 1;
@@ -170,7 +194,9 @@ fn run_worker(engine: &Arc<Engine>, index: usize) {
                 return;
             }
         }
-        engine.graveyard.bury(engine);
+        if engine.graveyard.len() > 0 {
+            engine.scheduler.unsynced.notify();
+        }
         let Some(job) = next_job(engine) else {
             let retry_at = engine.scheduler.state.lock().retry_at;
             engine.scheduler.wake.wait(seen, retry_at);
@@ -183,19 +209,66 @@ fn run_worker(engine: &Arc<Engine>, index: usize) {
     }
 }
 
+/// The syncing thread. It unlinks one file at a time, so that no table waits long for its sync.
+fn run_syncer(engine: &Arc<Engine>) {
+    let scheduler = &engine.scheduler;
+    loop {
+        let seen = scheduler.unsynced.epoch();
+        let (flushed, stopping) = {
+            let state = scheduler.state.lock();
+            (state.unsynced.front().cloned(), state.stopping)
+        };
+        let Some(flushed) = flushed else {
+            if !engine.graveyard.bury_one(engine) {
+                if stopping {
+                    return;
+                }
+                scheduler.unsynced.wait(seen, None);
+            }
+            continue;
+        };
+        if engine.error.is_lasting() {
+            // The queue of edits has stopped: the log and the durable version are what counts now.
+            scheduler.state.lock().unsynced.clear();
+        } else {
+            note(engine, "a flush", flushed.settle(engine));
+            scheduler.state.lock().unsynced.pop_front();
+        }
+        scheduler.ended.notify();
+        scheduler.wake.notify();
+    }
+}
+
+/// Leaves the sync to its thread, or does it here if that one is far behind.
+fn settle_soon(engine: &Arc<Engine>, flushed: Flushed) {
+    {
+        let mut state = engine.scheduler.state.lock();
+        if state.unsynced.len() < SYNCS_MAX {
+            state.unsynced.push_back(flushed);
+            drop(state);
+            engine.scheduler.unsynced.notify();
+            return;
+        }
+    }
+    note(engine, "a flush", flushed.settle(engine));
+}
+
 fn run(engine: &Arc<Engine>, job: Job) {
     match job {
         Job::Flush(tree, buffer) => {
             let result = flush::run(engine, &tree, &buffer);
             engine.scheduler.state.lock().running_flushes -= 1;
-            note(engine, "a flush", result);
+            match result {
+                Ok(flushed) => settle_soon(engine, flushed),
+                Err(error) => note(engine, "a flush", Err(error)),
+            }
         }
         Job::Compact(tree, plan) => {
             let result = job::run(engine, &tree, &plan, None);
             engine.scheduler.state.lock().running_compactions -= 1;
             note(engine, "a compaction", result);
         }
-        Job::Help(parts) => parts.run_one(engine),
+        Job::Help(parts) => parts.run_one(engine, &|| flush_first(engine)),
         Job::Settle => note(engine, "a manifest write", engine.versions.settle(engine)),
     }
 }
@@ -213,6 +286,25 @@ fn note(engine: &Engine, what: &str, result: Result<()>) {
             engine.tree.stall.wake_all();
         }
     }
+}
+
+/// Does a flush that is due: called by the worker whose turn it is while it helps with a compaction.
+fn flush_first(engine: &Arc<Engine>) {
+    if engine.error.is_lasting() || engine.closing.load(Ordering::Acquire) {
+        return;
+    }
+    let buffer = {
+        let mut state = engine.scheduler.state.lock();
+        if state.stopping || state.retry_at.is_some() {
+            return;
+        }
+        let Some(buffer) = next_flush(&engine.tree) else { return };
+        state.running_flushes += 1;
+        buffer
+    };
+    run(engine, Job::Flush(engine.tree.clone(), buffer));
+    engine.scheduler.ended.notify();
+    engine.scheduler.wake.notify();
 }
 
 fn next_job(engine: &Arc<Engine>) -> Option<Job> {
@@ -281,6 +373,7 @@ pub(crate) fn is_idle(engine: &Engine) -> bool {
     let view = engine.tree.view();
     state.running_flushes == 0
         && state.running_compactions == 0
+        && state.unsynced.is_empty()
         && !tree.flushing
         && tree.compactions_running == 0
         && view.sealed.is_empty()

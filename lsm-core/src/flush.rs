@@ -11,31 +11,60 @@
 
 use std::sync::Arc;
 
+use dialsm_io::env::Nanos;
+
 use crate::Result;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
 use crate::invariants::check_installed;
+use crate::key::user_key;
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::TableFile;
 use crate::version::edit::TreeEdit;
 use crate::version::set::Ticket;
 
-/// Flushes `buffer`, the oldest sealed memtable of `tree`, whose last writer has left.
-///
-/// # Errors
-/// Those of the file system. Before F3 the memtable stays sealed and may be flushed again; after a
-/// failed F4 the database takes no more writes; after a failed F5 the table settles later.
-pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
-    run_unsettled(engine, tree, buffer)?;
-    engine.versions.settle(engine)
+/// How often a flush says how far it is; each time, writers that wait for it may go on a little.
+const PROGRESS_STEPS: u64 = 64;
+
+/// A table that is live and not yet durable.
+#[derive(Clone)]
+pub(crate) struct Flushed(Arc<Unsettled>);
+
+struct Unsettled {
+    written: Written,
+    ticket: Ticket,
+    started: Nanos,
 }
 
-/// F1 to F4: for recovery, which settles once at its end.
+impl Flushed {
+    /// F4: makes the table durable, so that it may settle.
+    ///
+    /// # Errors
+    /// Those of the file system; the database takes no more writes then.
+    pub(crate) fn sync(&self, engine: &Engine) -> Result<()> {
+        let Unsettled { written, ticket, started } = &*self.0;
+        engine.versions.sync(engine, written, ticket)?;
+        let bytes = written.tables.iter().map(|meta| meta.file_bytes).sum();
+        engine.metrics.add_flush(bytes, engine.env.now() - started);
+        Ok(())
+    }
+
+    /// F4 and F5.
+    ///
+    /// # Errors
+    /// As [`Flushed::sync`]; after a failed F5 the table settles later.
+    pub(crate) fn settle(&self, engine: &Engine) -> Result<()> {
+        self.sync(engine)?;
+        engine.versions.settle(engine)
+    }
+}
+
+/// F1 to F3 for `buffer`, the oldest sealed memtable of `tree`, whose last writer has left.
 ///
 /// # Errors
-/// As [`run`].
-pub(crate) fn run_unsettled(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
+/// Those of the file system; the memtable stays sealed and may be flushed again.
+pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<Flushed> {
     let started = engine.env.now();
     let installed = write_table(engine, tree, buffer)
         .and_then(|written| install(engine, tree, buffer, &written).map(|ticket| (written, ticket)));
@@ -43,10 +72,7 @@ pub(crate) fn run_unsettled(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buff
     tree.lock().flushing = false;
     let (written, ticket) = installed?;
     engine.schedule();
-    let bytes = written.tables.iter().map(|meta| meta.file_bytes).sum();
-    engine.versions.sync(engine, written, ticket)?;
-    engine.metrics.add_flush(bytes, engine.env.now() - started);
-    Ok(())
+    Ok(Flushed(Arc::new(Unsettled { written, ticket, started })))
 }
 
 /// Writes the entries of a memtable that anybody can still see into a table; none if there are none.
@@ -62,9 +88,17 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
     let mut entries =
         CompactionIter::new(buffer.table.iter(), tree.comparator.clone(), snapshots, false, anything_below);
     let mut outputs = Outputs::new(engine, tree, 0, epoch);
+    let bytes = buffer.table.raw_key_bytes() + buffer.table.raw_value_bytes();
+    let step = bytes / PROGRESS_STEPS + 1;
+    let (mut written, mut report_at) = (0, step);
     entries.start(None, None)?;
     while entries.valid() {
         outputs.add(entries.key(), entries.value())?;
+        written += (user_key(entries.key()).len() + entries.value().len()) as u64;
+        if written >= report_at {
+            report_at = written + step;
+            tree.ration(engine, written as f64 / bytes as f64);
+        }
         entries.next()?;
     }
     outputs.finish()
@@ -89,6 +123,7 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
     }
     let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), Vec::new());
     tree.refresh_stall(engine, state);
+    tree.ration(engine, 0.0);
     check_installed(engine, tree, &version)?;
     Ok(ticket)
 }

@@ -49,8 +49,8 @@ pub(crate) fn wait_until_flushed(engine: &Engine) -> Result<()> {
         if !pending && !engine.versions.has_unsettled() {
             return Ok(());
         }
-        if !pending {
-            // Tables whose sync another worker still waits for settle when that returns.
+        if !pending && !engine.scheduler.is_syncing() {
+            // What no worker is about to settle.
             engine.versions.settle(engine)?;
             if !engine.versions.has_unsettled() {
                 return Ok(());

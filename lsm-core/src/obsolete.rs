@@ -2,7 +2,7 @@
 //!
 //! A table's handle is shared by every version that names it, live or durable, and so by every
 //! reader's view. When the manifest no longer names it, settling marks it obsolete; when the last
-//! version that holds it is dropped, its number comes here, and a background worker unlinks the
+//! version that holds it is dropped, its number comes here, and the syncing thread unlinks the
 //! file (I6). A handle dropped without the mark, at close, leaves its file alone.
 
 use parking_lot::Mutex;
@@ -23,13 +23,13 @@ impl Graveyard {
         self.dead.lock().push(number);
     }
 
-    /// Unlinks what has gathered. A failure leaves an orphan for the next opening.
-    pub(crate) fn bury(&self, engine: &Engine) {
-        let dead = std::mem::take(&mut *self.dead.lock());
-        for number in dead {
-            engine.tables.evict(number);
-            let _ = engine.env.fs().unlink(&FileName::Table(number).path(&engine.dir));
-        }
+    /// Unlinks one file of those that have gathered; false if there is none. A failure leaves an
+    /// orphan for the next opening.
+    pub(crate) fn bury_one(&self, engine: &Engine) -> bool {
+        let Some(number) = self.dead.lock().pop() else { return false };
+        engine.tables.evict(number);
+        let _ = engine.env.fs().unlink(&FileName::Table(number).path(&engine.dir));
+        true
     }
 
     /// How many wait.

@@ -94,7 +94,7 @@ fn apply(engine: &Arc<Engine>, record: &Record<'_>, last: SeqNo) -> Result<()> {
         let mut state = tree.lock();
         tree.switch(&mut state, last);
         drop(state);
-        flush::run_unsettled(engine, tree, &buffer)?;
+        flush::run(engine, tree, &buffer)?.sync(engine)?;
     }
     Ok(())
 }

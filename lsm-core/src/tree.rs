@@ -14,6 +14,10 @@ use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
 use crate::write::stall::{StallGate, StallInputs, admission};
 
+/// What the last memtable that may be opened takes before the flush of the oldest has begun, as a
+/// share of its size.
+const RATION_START: f64 = 0.25;
+
 /// A memtable with what the commit and flush paths need to know about it.
 pub(crate) struct Buffer {
     pub(crate) table: Arc<Memtable>,
@@ -87,6 +91,8 @@ pub(crate) struct Tree {
     view: ArcSwap<TreeView>,
     state: Mutex<TreeState>,
     pub(crate) stall: StallGate,
+    /// Bytes that the active memtable may have now; see [`Tree::ration`].
+    ration: AtomicU64,
 }
 
 impl Tree {
@@ -114,6 +120,7 @@ impl Tree {
             view: ArcSwap::from_pointee(TreeView { active, sealed: Vec::new(), version }),
             state: Mutex::new(state),
             stall: StallGate::new(env.event()),
+            ration: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -172,10 +179,14 @@ impl Tree {
     #[inline]
     pub(crate) fn switch_if_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let view = self.view.load();
-        let full = view.active.table.bytes_used() as u64 >= engine.options.write_buffer_bytes();
+        let bytes = view.active.table.bytes_used() as u64;
+        let full = bytes >= engine.options.write_buffer_bytes();
         if full || (engine.log.is_over_bound() && self.pins_log(engine, &view)) {
             drop(view);
             self.switch_full(engine, last_seqno);
+        } else if bytes >= self.ration.load(Ordering::Acquire) {
+            drop(view);
+            self.block(engine, self.lock());
         }
     }
 
@@ -190,12 +201,46 @@ impl Tree {
         if self.view.load().sealed.len() + 1 < engine.options.load().write_buffers_max {
             self.switch(&mut state, last_seqno);
             drop(state);
+            self.ration(engine, 0.0);
             engine.schedule();
-        } else if !state.memtable_blocked {
-            // The group goes into the full memtable: it was admitted. The next writers wait.
+        } else {
+            self.block(engine, state);
+        }
+    }
+
+    /// Shuts the door. The group at hand goes into the full memtable: it was admitted. The next
+    /// writers wait.
+    #[cold]
+    fn block(&self, engine: &Engine, mut state: MutexGuard<'_, TreeState>) {
+        if !state.memtable_blocked {
             state.memtable_blocked = true;
             self.refresh_stall(engine, state);
         }
+    }
+
+    /// While the active memtable is the last that may be opened, lets it grow only as the flush of the
+    /// oldest gets on (`done`, from 0 to 1). So a writer that is faster than the flush waits many
+    /// times for a little instead of once for all of it, and loses nothing: the memtable that follows can't
+    /// be opened before the flush has ended, whatever the pace.
+    pub(crate) fn ration(&self, engine: &Engine, done: f64) {
+        let view = self.view.load();
+        let last =
+            !view.sealed.is_empty() && view.sealed.len() + 1 >= engine.options.load().write_buffers_max;
+        let share = RATION_START + (1.0 - RATION_START) * done;
+        let bytes = if last { (engine.options.write_buffer_bytes() as f64 * share) as u64 } else { u64::MAX };
+        drop(view);
+        self.ration.store(bytes, Ordering::Release);
+        let state = self.lock();
+        if state.memtable_blocked {
+            self.refresh_stall(engine, state);
+        }
+    }
+
+    /// Whether the active memtable may take more.
+    fn has_room(&self, engine: &Engine, view: &TreeView) -> bool {
+        let bytes = view.active.table.bytes_used() as u64;
+        bytes < engine.options.write_buffer_bytes().min(self.ration.load(Ordering::Acquire))
+            || view.sealed.len() + 1 < engine.options.load().write_buffers_max
     }
 
     /// Seals the active memtable and opens a new one. Leader only: between two groups.
@@ -213,7 +258,7 @@ impl Tree {
     /// writers are woken only after it is released.
     pub(crate) fn refresh_stall(&self, engine: &Engine, mut state: MutexGuard<'_, TreeState>) {
         let view = self.view.load();
-        if state.memtable_blocked && view.sealed.len() + 1 < engine.options.load().write_buffers_max {
+        if state.memtable_blocked && self.has_room(engine, &view) {
             state.memtable_blocked = false;
         }
         let inputs = StallInputs {

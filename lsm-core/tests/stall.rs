@@ -147,6 +147,30 @@ fn memtables_stop_writers_until_the_flush_is_done() {
     });
 }
 
+/// A writer that is faster than the flush used to fill its memtable at once and then to wait for all
+/// of the flush.
+#[test]
+fn a_flush_lets_writers_go_on_as_it_gets_on() {
+    let bench = Bench::new();
+    bench.env.run(|| {
+        let options = Options { write_buffers_max: 2, write_buffer_bytes: 8 * MIB, ..tiny() };
+        let db = bench.open(&options);
+        // Eight writes a table, each as long as the next.
+        bench.faults.add(Rule::every(OpKind::Write, Fault::Delay(SECOND / 8)).on(".sst"));
+        let tables_before = db.metrics().counters.flushes;
+        for i in 0..40_000 {
+            put(&db, &format!("{i:08}"), 1000);
+        }
+        let flushes = db.metrics().counters.flushes - tables_before;
+        let stalls = db.stalls().by_cause[StallCause::Memtable as usize];
+        assert!(flushes >= 3, "{flushes}");
+        // Nothing is lost by it: the writer still takes just as long as the flushes.
+        assert!(stalls.total_ns > (flushes - 1) * SECOND / 2, "{stalls:?} over {flushes} flushes");
+        assert!(stalls.longest_ns < SECOND / 2, "{stalls:?}");
+        assert!(stalls.count > 3 * flushes, "{stalls:?} over {flushes} flushes");
+    });
+}
+
 #[test]
 fn a_running_stall_is_reported_while_it_lasts() {
     let bench = Bench::new();

@@ -67,7 +67,8 @@ pub(crate) fn run(
     // The outputs are live: others may already compact them further.
     engine.schedule();
     let written_bytes = outputs.tables.iter().map(|meta| meta.file_bytes).sum();
-    engine.versions.sync(engine, outputs, ticket)?;
+    engine.versions.sync(engine, &outputs, &ticket)?;
+    drop(outputs);
     if !plan.trivial_move {
         let ns = engine.env.now() - started;
         let level = usize::from(plan.output_level);
@@ -95,17 +96,17 @@ impl SubJobs {
         self.next.load(Ordering::Acquire) < self.ranges.len()
     }
 
-    /// Takes a part and runs it, if one is left.
-    pub(crate) fn run_one(&self, engine: &Arc<Engine>) {
+    /// Takes a part and runs it, if one is left; calls `between` now and then, between entries.
+    pub(crate) fn run_one(&self, engine: &Arc<Engine>, between: &dyn Fn()) {
         let at = self.next.fetch_add(1, Ordering::AcqRel);
         let Some(range) = self.ranges.get(at) else { return };
-        let result = self.merge(engine, range);
+        let result = self.merge(engine, range, between);
         self.results.lock()[at] = Some(result);
         self.unfinished.fetch_sub(1, Ordering::AcqRel);
         self.done.notify();
     }
 
-    fn merge(&self, engine: &Arc<Engine>, range: &SubRange) -> Result<Written> {
+    fn merge(&self, engine: &Arc<Engine>, range: &SubRange, between: &dyn Fn()) -> Result<Written> {
         let plan = &self.plan;
         let source = open_inputs(engine, &self.tree, plan)?;
         let mut below = plan.drop_below();
@@ -124,6 +125,7 @@ impl SubJobs {
             if until_check == 0 {
                 until_check = ENTRIES_BETWEEN_CHECKS;
                 self.check_cancelled(engine)?;
+                between();
             }
             entries.next()?;
         }
@@ -159,7 +161,7 @@ fn merge_all(
         engine.scheduler.offer(&jobs);
     }
     while jobs.has_open() {
-        jobs.run_one(engine);
+        jobs.run_one(engine, &|| {});
     }
     engine.scheduler.withdraw(&jobs);
     loop {

@@ -1,8 +1,9 @@
 //! The tables that a flush or compaction writes: where one ends, and when they are durable.
 //!
 //! A table ends when it has reached its size, or when its key range would come to overlap too much
-//! of the level after the next, so that its own compaction stays cheap. It ends only between two
-//! user keys (rule 25). [`Written`] is what readers may use already and a power cut may still undo;
+//! of the level after the next, so that its own compaction stays cheap; and, a little before its
+//! size, where a table of that level ends: two outputs that both overlap one table there would
+//! both have it rewritten. It ends only between two user keys (rule 25). [`Written`] is what readers may use already and a power cut may still undo;
 //! its [`sync`](Written::sync) comes after the tables are live, so that nobody waits for the disk.
 
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) struct Outputs<'a> {
     grandparents: &'a [Arc<TableFile>],
     next_grandparent: usize,
     overlapped_bytes: u64,
+    /// Size of the present table where the last grandparent within it ended.
+    aligned_bytes: u64,
     current: Option<(FileNumber, Arc<dyn File>, TableWriter)>,
     last_user_key: Vec<u8>,
     finished: Written,
@@ -60,7 +63,7 @@ impl Written {
     ///
     /// # Errors
     /// Those of the file system; the files can't be trusted then, nor synced again.
-    pub(crate) fn sync(self, engine: &Engine) -> Result<()> {
+    pub(crate) fn sync(&self, engine: &Engine) -> Result<()> {
         for file in &self.files {
             file.sync_data()?;
         }
@@ -93,6 +96,7 @@ impl<'a> Outputs<'a> {
             grandparents: &[],
             next_grandparent: 0,
             overlapped_bytes: 0,
+            aligned_bytes: 0,
             current: None,
             last_user_key: Vec::new(),
             finished: Written::default(),
@@ -112,13 +116,16 @@ impl<'a> Outputs<'a> {
         let user = user_key(key);
         if let Some((.., writer)) = &self.current
             && self.last_user_key != user
-            && (writer.estimated_bytes() >= self.target_bytes || self.overlaps_too_much(user))
         {
-            self.finish_table()?;
+            let bytes = writer.estimated_bytes();
+            if bytes >= self.target_bytes || self.ends_before(user, bytes) {
+                self.finish_table()?;
+            }
         }
         if self.current.is_none() {
             self.current = Some(self.open_table()?);
-            self.overlapped_bytes = 0;
+            self.pass_grandparents(user);
+            (self.overlapped_bytes, self.aligned_bytes) = (0, 0);
         }
         if self.last_user_key != user {
             self.last_user_key.clear();
@@ -134,15 +141,30 @@ impl<'a> Outputs<'a> {
         Ok(std::mem::take(&mut self.finished))
     }
 
-    fn overlaps_too_much(&mut self, user: &[u8]) -> bool {
+    /// Whether the table, `bytes` long, should end before `user` for what it overlaps below.
+    fn ends_before(&mut self, user: &[u8], bytes: u64) -> bool {
+        if !self.pass_grandparents(user) {
+            return false;
+        }
+        // As much again as since the last such place, and it would be beyond its size: the next
+        // place to end at is probably too far.
+        let next = bytes + (bytes - self.aligned_bytes);
+        self.aligned_bytes = bytes;
+        next > self.target_bytes && bytes >= self.target_bytes / 2
+            || self.overlapped_bytes > self.overlap_bytes_max
+    }
+
+    /// Leaves the grandparents behind that end before `user`; true if there was one.
+    fn pass_grandparents(&mut self, user: &[u8]) -> bool {
         let comparator = &self.tree.comparator;
+        let before = self.next_grandparent;
         while let Some(table) = self.grandparents.get(self.next_grandparent)
             && comparator.compare(table.largest_user(), user).is_lt()
         {
             self.overlapped_bytes += table.file_bytes();
             self.next_grandparent += 1;
         }
-        self.overlapped_bytes > self.overlap_bytes_max
+        self.next_grandparent > before
     }
 
     fn open_table(&self) -> Result<(FileNumber, Arc<dyn File>, TableWriter)> {

@@ -154,6 +154,8 @@ fn spread(engine: &Engine) {
     engine.blocks.set_capacity(options.block_cache_bytes);
     engine.tables.set_bounds(options.open_tables_max, options.table_cache_bytes);
     engine.log.set_bounds(options.log_segment_bytes, options.log_total_bytes_max, options.log_recycle_max);
+    // As if the running flush had just begun, until it says how far it is.
+    engine.tree.ration(engine, 0.0);
     engine.tree.refresh_stall(engine, engine.tree.lock());
     // A stopped writer waits for a notice, and a change that opens nothing must be seen as well.
     engine.tree.stall.wake_all();

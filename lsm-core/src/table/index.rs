@@ -11,7 +11,7 @@
 //! A search looks at whole separators only where 8 bytes tie. Skipping `common` keeps that rare:
 //! the keys of one table are neighbours, and the first bytes of neighbours are alike.
 //!
-//! With the bytewise order a separator is shortened to as few bytes as still tell two blocks
+//! With the bytewise order a separator is shortened to few bytes that still tell two blocks
 //! apart; any other order keeps the last key of the block.
 
 use std::cmp::Ordering;
@@ -26,19 +26,26 @@ use crate::{Error, Result};
 
 const SAMPLE: usize = 64;
 
-/// Puts into `out` an internal key at or after `last` and before `next`, which follows it.
+/// Puts into `out` an internal key at or after `last` and before `next`, which follows it: as short as
+/// may be, and close to `last`, because a seek to a key between the two then goes to the block of
+/// `next` at once, instead of reading that of `last` to find nothing there.
 pub(crate) fn separator(cmp: &Comparator, last: &[u8], next: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let (a, b) = (key::user_key(last), key::user_key(next));
     let shared = common_prefix(a, b);
-    // Equal user keys need the trailer to tell them apart. A key cut off after the first byte
-    // that differs is still greater than `a`, and as a proper prefix it is smaller than `b`.
-    if matches!(cmp, Comparator::Bytewise) && shared + 1 < b.len() && shared < a.len() {
-        out.extend_from_slice(&b[..shared + 1]);
-        out.extend_from_slice(&[0; TRAILER_BYTES]);
-    } else {
-        out.extend_from_slice(last);
+    if matches!(cmp, Comparator::Bytewise) && shared < a.len().min(b.len()) {
+        // A byte one greater, and all behind it left out, is greater than `a`. Where the two keys part it
+        // may make the key `b` begins with; any later byte can't.
+        let first = if a[shared] + 1 < b[shared] { shared } else { shared + 1 };
+        let kept = a.len().saturating_sub(1).max(first);
+        if let Some(at) = (first..kept).find(|&at| a[at] < u8::MAX) {
+            out.extend_from_slice(&a[..at]);
+            out.push(a[at] + 1);
+            out.extend_from_slice(&[0; TRAILER_BYTES]);
+            return;
+        }
     }
+    out.extend_from_slice(last);
 }
 
 /// Collects the index of one section while its data blocks are written.
@@ -317,8 +324,15 @@ mod tests {
             }
         }
         let mut out = Vec::new();
-        separator(&cmp, &key::internal_key(b"abcx", 9, 7), &key::internal_key(b"abdyyy", 9, 7), &mut out);
-        assert_eq!(key::user_key(&out), b"abd");
-        assert!(shortened >= 4, "{shortened}");
+        let mut between = |a: &[u8], b: &[u8]| {
+            separator(&cmp, &key::internal_key(a, 9, 7), &key::internal_key(b, 9, 7), &mut out);
+            key::user_key(&out).to_vec()
+        };
+        // Near the first one, not the second.
+        assert_eq!(between(b"abcxyz", b"abf"), b"abd");
+        assert_eq!(between(b"abcxyz", b"abd"), b"abcy");
+        assert_eq!(between(b"abc\xff\xff\x01\x02", b"abd"), b"abc\xff\xff\x02");
+        assert_eq!(between(b"abc\xff", b"abd"), b"abc\xff");
+        assert!(shortened >= 2, "{shortened}");
     }
 }

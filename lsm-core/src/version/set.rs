@@ -111,7 +111,7 @@ impl VersionSet {
     /// # Errors
     /// Those of the file system. The database takes no more writes then: a sync that failed is
     /// never tried again, the durable version stays what it was, and so do its files.
-    pub(crate) fn sync(&self, engine: &Engine, written: Written, ticket: Ticket) -> Result<()> {
+    pub(crate) fn sync(&self, engine: &Engine, written: &Written, ticket: &Ticket) -> Result<()> {
         if let Err(error) = written.sync(engine) {
             engine.error.latch_lasting("the sync of a table", &error);
             return Err(error);
