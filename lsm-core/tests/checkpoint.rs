@@ -531,7 +531,7 @@ fn cut_while_checkpoints_are_made(env: &Arc<SimEnv>, seed: u64, seen: &mut Seen)
         let (expect, checkpoints) = (of.expectation(), now.lock().clone());
         into.lock().push(Instant { image, policy, expect, checkpoints });
     }));
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         env.switch_at_io();
     }
     let (copier, of, now) = (db.clone(), machine.clone(), checkpoints.clone());

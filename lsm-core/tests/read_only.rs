@@ -39,7 +39,7 @@ fn specimen() -> (Arc<SimFs>, Model) {
     }
     drop(db);
     let mut image = image_of(sim.as_ref(), Path::new(DIR));
-    let newest = image.keys().filter(|name| name.ends_with(".log")).next_back().expect("a log").clone();
+    let newest = image.keys().rfind(|name| name.ends_with(".log")).expect("a log").clone();
     let log = image.get_mut(&newest).expect("just found");
     // A record that was begun: zeros and some bytes.
     log.extend_from_slice(&[0; 8]);

@@ -257,6 +257,7 @@ fn spread(engine: &Engine) {
 
 /// The same for a tree.
 fn spread_in(tree: &Tree) {
+    // As if the running flush had just begun, until it says how far it is.
     tree.ration(0.0);
     tree.refresh_stall(tree.lock());
     // A stopped writer waits for a notice, and a change that opens nothing must be seen as well.
