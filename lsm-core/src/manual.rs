@@ -71,8 +71,7 @@ fn seal(engine: &Engine, trees: &[Arc<Tree>], atomic: bool) {
 /// Seals the active memtables of `trees` that hold anything. As the leader of the commit queue.
 pub(crate) fn seal_as_leader(trees: &[Arc<Tree>], atomic: bool, last_seqno: SeqNo) {
     // Looked at once: a group that was logged before may still be inserting.
-    let filled: Vec<&Arc<Tree>> =
-        trees.iter().filter(|tree| !tree.view().active.table.is_empty()).collect();
+    let filled: Vec<&Arc<Tree>> = trees.iter().filter(|tree| !tree.view().active.table.is_empty()).collect();
     // Dropping goes between groups, too: none of them leaves before all have joined.
     let group = atomic.then(|| FlushGroup::new(filled.len()));
     for tree in filled {

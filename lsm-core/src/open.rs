@@ -277,8 +277,7 @@ pub(crate) fn build(
     let graveyard = Arc::new(Graveyard::default());
     let write_budget = Arc::new(WriteBudget::new(options.write_buffers_total()));
     let may_create = options.create_if_missing && !read_only;
-    let trees =
-        make_trees(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget, may_create)?;
+    let trees = make_trees(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget, may_create)?;
     let log = Log::new(
         env.as_ref(),
         dir.to_path_buf(),

@@ -120,7 +120,10 @@ fn a_checkpoint_holds_all_keyspaces() {
     db.merge_in(&logged, &counters, b"sum", &1u64.to_le_bytes()).expect("merge");
     drop(db);
 
-    assert_eq!(Db::list_keyspaces(real.env.as_ref(), &copy).expect("list"), ["default", "counters", "backward"]);
+    assert_eq!(
+        Db::list_keyspaces(real.env.as_ref(), &copy).expect("list"),
+        ["default", "counters", "backward"]
+    );
     let (_, saved) = Options::load_all(real.env.as_ref(), &copy).expect("saved");
     assert_eq!(saved.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), ["counters", "backward"]);
     assert_eq!(saved[0].1.table_bytes, 1 << 20);

@@ -389,10 +389,9 @@ mod tests {
 
     #[test]
     fn every_bad_line_is_named() {
-        for (line, part) in [
-            ("table_bytes", "want name = value"),
-            ("table_bytes = 7", "\"table_bytes\" comes twice"),
-        ] {
+        for (line, part) in
+            [("table_bytes", "want name = value"), ("table_bytes = 7", "\"table_bytes\" comes twice")]
+        {
             let error = parse(&lines_with(line)).expect_err("bad");
             assert_eq!(error.kind(), ErrorKind::Corruption, "{line}");
             assert!(error.message().contains(part), "{error}");

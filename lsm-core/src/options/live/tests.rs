@@ -587,7 +587,9 @@ fn changes_beside_writers_and_a_close() {
                             (1, 0) => {
                                 db.set_options(&[("open_tables_max", ["16", "512"][n as usize / 4 % 2])])
                             }
-                            (1, 1) => db.flush_with(&FlushOptions { wait: false, allow_stall: true, atomic: false }),
+                            (1, 1) => {
+                                db.flush_with(&FlushOptions { wait: false, allow_stall: true, atomic: false })
+                            }
                             _ => db.put(&WriteOptions::default(), &n.to_be_bytes(), &[1; 3000]),
                         };
                         match outcome {
