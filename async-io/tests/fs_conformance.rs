@@ -152,6 +152,28 @@ fn names_behave() {
 }
 
 #[test]
+fn a_directory_is_renamed_to_a_free_name_or_that_of_an_empty_one() {
+    on_all(|fs, base| {
+        let at = |name: &str| base.join(name);
+        fs.create_dir_all(&at("made")).unwrap();
+        fs.create(&at("made/f")).unwrap().write_at(b"f", 0).unwrap();
+        fs.create_dir_all(&at("full")).unwrap();
+        fs.create(&at("full/g")).unwrap();
+        fs.create(&at("plain")).unwrap();
+        assert!(fs.rename(&at("made"), &at("full")).is_err(), "not empty");
+        assert!(fs.rename(&at("made"), &at("plain")).is_err(), "not a directory");
+        assert!(fs.rename(&at("plain"), &at("made")).is_err(), "a directory");
+        fs.create_dir_all(&at("empty")).unwrap();
+        fs.rename(&at("made"), &at("empty")).unwrap();
+        fs.rename(&at("empty"), &at("free")).unwrap();
+        fs.rename(&at("free"), &at("free")).unwrap();
+        assert_eq!(fs.list(base).unwrap(), ["free", "full", "plain"]);
+        assert_eq!(fs.list(&at("full")).unwrap(), ["g"]);
+        assert_eq!(read_all(&*fs.open(&at("free/f"), Access::Read).unwrap()), b"f");
+    });
+}
+
+#[test]
 fn directories_behave() {
     on_all(|fs, base| {
         let deep = base.join("x/y/z");

@@ -192,6 +192,29 @@ fn a_rename_is_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_renamed_directory_has_one_of_its_names_and_all_that_was_synced_in_it() {
+    let fs = SimFs::new(5);
+    fs.create_dir_all(p("/tmp")).unwrap();
+    let file = fs.create(p("/tmp/f")).unwrap();
+    file.write_at(b"bytes", 0).unwrap();
+    file.sync_data().unwrap();
+    fs.sync_dir(p("/tmp")).unwrap();
+    fs.sync_dir(p("/")).unwrap();
+    fs.rename(p("/tmp"), p("/done")).unwrap();
+    let mut seen = BTreeMap::<Vec<String>, u32>::new();
+    for seed in 0..200 {
+        let image = fs.crash_image(CrashPolicy::Random(seed));
+        let names = image.list(p("/")).unwrap();
+        assert_eq!(bytes(&image, &format!("/{}/f", names[0])).unwrap(), b"bytes");
+        *seen.entry(names).or_default() += 1;
+    }
+    assert_eq!(seen.keys().cloned().collect::<Vec<_>>(), [vec!["done".to_owned()], vec!["tmp".to_owned()]]);
+    assert!(seen.values().all(|n| *n >= 20), "{seen:?}");
+    fs.sync_dir(p("/")).unwrap();
+    assert_eq!(fs.crash_image(CrashPolicy::DropUnsynced).list(p("/")).unwrap(), ["done"]);
+}
+
+#[test]
 fn an_operation_never_survives_without_the_one_it_builds_on() {
     let fs = with_synced_file(b"old");
     let x = fs.create(p("/x")).unwrap();

@@ -11,7 +11,7 @@
 //! The sync of a flushed table, and unlinking files, is left to a thread of its own: the worker takes
 //! the next memtable meanwhile, so that writers never wait for the disk through a flush.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,6 +54,9 @@ struct State {
     /// After a full disk: when to try again.
     retry_at: Option<Nanos>,
     stopping: bool,
+    /// Indexes of the workers that run, and the index from which on they are to leave.
+    workers: BTreeSet<usize>,
+    workers_max: usize,
 }
 
 /// Workers and what they know of each other.
@@ -65,7 +68,8 @@ pub(crate) struct Scheduler {
     /// A table was flushed, files may go, or the syncing thread is to end.
     unsynced: Arc<dyn Event>,
     state: Mutex<State>,
-    threads: Mutex<Vec<Box<dyn JobHandle>>>,
+    /// By their workers' indexes; also of those that have left.
+    threads: Mutex<BTreeMap<usize, Box<dyn JobHandle>>>,
     syncer: Mutex<Option<Box<dyn JobHandle>>>,
 }
 
@@ -76,7 +80,7 @@ impl Scheduler {
             ended: env.event(),
             unsynced: env.event(),
             state: Mutex::new(State::default()),
-            threads: Mutex::new(Vec::new()),
+            threads: Mutex::new(BTreeMap::new()),
             syncer: Mutex::new(None),
         }
     }
@@ -86,24 +90,61 @@ impl Scheduler {
     /// # Errors
     /// Those of the system; workers already started go on until [`Scheduler::stop`].
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
-        for i in 0..engine.options.background_jobs_max.max(1) {
-            let worker = engine.clone();
-            let job = Box::new(move || run_worker(&worker));
-            let thread = engine.env.spawn(&format!("dialsm-bg-{i}"), job)?;
-            engine.scheduler.threads.lock().push(thread);
-        }
+        Scheduler::resize(engine, engine.options.load().background_jobs_max)?;
         let syncer = engine.clone();
         let thread = engine.env.spawn("dialsm-sync", Box::new(move || run_syncer(&syncer)))?;
         *engine.scheduler.syncer.lock() = Some(thread);
         Ok(())
     }
 
+    /// Lets `workers_max` workers run: starts the missing ones, those above it leave after their
+    /// present job. One caller at a time.
+    ///
+    /// # Errors
+    /// Those of the system; fewer workers run then.
+    pub(crate) fn resize(engine: &Arc<Engine>, workers_max: usize) -> Result<()> {
+        let scheduler = &engine.scheduler;
+        let workers_max = workers_max.max(1);
+        scheduler.state.lock().workers_max = workers_max;
+        // Wakes those that are to leave.
+        scheduler.wake.notify();
+        for index in 0..workers_max {
+            let is_missing = {
+                let mut state = scheduler.state.lock();
+                !state.stopping && state.workers.insert(index)
+            };
+            if !is_missing {
+                continue;
+            }
+            let old = scheduler.threads.lock().remove(&index);
+            if let Some(old) = old {
+                // It has signed off, so this does not wait for a job.
+                old.join();
+            }
+            let worker = engine.clone();
+            let job = Box::new(move || run_worker(&worker, index));
+            let thread = engine.env.spawn(&format!("dialsm-bg-{index}"), job).inspect_err(|_| {
+                scheduler.state.lock().workers.remove(&index);
+            })?;
+            scheduler.threads.lock().insert(index, thread);
+        }
+        if scheduler.state.lock().stopping {
+            // Whoever stops the database may have joined before our threads were on the list.
+            scheduler.join_all();
+        }
+        Ok(())
+    }
+
+    fn join_all(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_values().for_each(|thread| thread.join());
+    }
+
     /// Lets running jobs end soon and joins the workers. They see `engine.closing`.
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.wake.notify();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        threads.into_iter().for_each(|thread| thread.join());
+        self.join_all();
         // Last, so that it syncs what the others have left.
         self.unsynced.notify();
         let syncer = self.syncer.lock().take();
@@ -131,13 +172,23 @@ impl Scheduler {
     pub(crate) fn is_syncing(&self) -> bool {
         !self.state.lock().unsynced.is_empty()
     }
+
+    /// Workers that have not left.
+    #[cfg(test)]
+    pub(crate) fn workers(&self) -> usize {
+        self.state.lock().workers.len()
+    }
 }
 
-fn run_worker(engine: &Arc<Engine>) {
+fn run_worker(engine: &Arc<Engine>, index: usize) {
     loop {
         let seen = engine.scheduler.wake.epoch();
-        if engine.scheduler.state.lock().stopping {
-            return;
+        {
+            let mut state = engine.scheduler.state.lock();
+            if state.stopping || index >= state.workers_max {
+                state.workers.remove(&index);
+                return;
+            }
         }
         if engine.graveyard.len() > 0 {
             engine.scheduler.unsynced.notify();
@@ -296,7 +347,7 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
     if let Some(offer) = state.offers.iter().find(|offer| offer.has_open()) {
         return Some(Job::Help(offer.clone()));
     }
-    let compactions_max = engine.options.background_jobs_max.saturating_sub(1).max(1);
+    let compactions_max = engine.options.load().background_jobs_max.saturating_sub(1).max(1);
     if state.running_compactions >= compactions_max {
         return None;
     }
@@ -360,14 +411,18 @@ fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option
 
 /// The compaction that the tree wants most, if it may have one. Under the tree's lock.
 fn may_compact(tree: &Tree, state: &TreeState) -> Option<Plan> {
-    if !tree.options.automatic_compaction || state.compactions_paused > 0 {
+    let options = tree.options.load();
+    if !options.automatic_compaction || state.compactions_paused > 0 {
         return None;
     }
-    picker::pick(&tree.view_guard().version, &tree.strategy)
+    picker::pick(&tree.view_guard().version, &options.strategy)
 }
 
 /// Whether nothing is left to do for now: no flush, no compaction, nothing to settle.
 pub(crate) fn is_idle(engine: &Engine) -> bool {
+    if engine.read_only {
+        return true;
+    }
     let state = engine.scheduler.state.lock();
     let is_calm = |tree: &Arc<Tree>| {
         let state = tree.lock();

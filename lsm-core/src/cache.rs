@@ -5,8 +5,8 @@
 //! [`TableCache::get`], and that through an [`Event`] of the environment, so a simulation sees it.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use dialsm_io::Event;
 use parking_lot::Mutex;
@@ -89,8 +89,9 @@ const COUNTS: usize = 16;
 
 /// Data blocks in memory, decompressed, under a bound in bytes.
 pub struct BlockCache {
-    blocks: Option<Blocks>,
-    capacity: u64,
+    /// Made when it first has a capacity.
+    blocks: OnceLock<Blocks>,
+    capacity: AtomicU64,
     counts: [Counts; COUNTS],
     next_id: AtomicU64,
 }
@@ -98,17 +99,20 @@ pub struct BlockCache {
 impl BlockCache {
     /// A cache of at most `capacity_bytes`; 0 caches nothing.
     pub fn new(capacity_bytes: u64) -> BlockCache {
-        let blocks = (capacity_bytes > 0).then(|| {
-            let options = OptionsBuilder::new()
-                .estimated_items_capacity((capacity_bytes / 4096).max(1) as usize)
-                .weight_capacity(capacity_bytes)
-                .shards((capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX) as usize)
-                .build()
-                .expect("capacity and weight are both given");
-            Cache::with_options(options, BlockWeight, FixedState, DefaultLifecycle::default())
-        });
         let counts = std::array::from_fn(|_| Counts::default());
-        BlockCache { blocks, capacity: capacity_bytes, counts, next_id: AtomicU64::new(1) }
+        let (blocks, capacity) = (OnceLock::new(), AtomicU64::new(0));
+        let cache = BlockCache { blocks, capacity, counts, next_id: AtomicU64::new(1) };
+        cache.set_capacity(capacity_bytes);
+        cache
+    }
+
+    /// Changes the bound; what is above it goes at once. Shards are made once, for the first bound
+    /// above 0: a cache that grows much keeps the few it has.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.capacity.store(capacity_bytes, Relaxed);
+        if capacity_bytes > 0 || self.blocks.get().is_some() {
+            self.blocks.get_or_init(|| new_blocks(capacity_bytes)).set_capacity(capacity_bytes);
+        }
     }
 
     /// A name for a file that is about to be read through this cache. Never given out twice.
@@ -125,7 +129,7 @@ impl BlockCache {
     /// The block at `offset` of `file`, if it is here.
     #[inline]
     pub(crate) fn get(&self, file: FileId, offset: u64) -> Option<Block> {
-        let found = self.blocks.as_ref()?.get(&(file, offset));
+        let found = self.blocks.get()?.get(&(file, offset));
         let counts = self.counts(offset);
         match found {
             Some(_) => counts.hits.fetch_add(1, Relaxed),
@@ -136,14 +140,14 @@ impl BlockCache {
 
     /// Offers a block; returns whether the cache could have taken it.
     pub(crate) fn insert(&self, file: FileId, offset: u64, block: &Block) -> bool {
-        let Some(blocks) = &self.blocks else { return false };
+        let Some(blocks) = self.blocks.get().filter(|_| self.capacity() > 0) else { return false };
         blocks.insert((file, offset), block.clone());
         true
     }
 
     /// Drops the blocks of `file` at these offsets.
     pub(crate) fn erase(&self, file: FileId, offsets: impl Iterator<Item = u64>) {
-        let Some(blocks) = &self.blocks else { return };
+        let Some(blocks) = self.blocks.get() else { return };
         for offset in offsets {
             blocks.remove(&(file, offset));
         }
@@ -151,12 +155,12 @@ impl BlockCache {
 
     /// Bytes held now, bookkeeping included.
     pub fn usage(&self) -> u64 {
-        self.blocks.as_ref().map_or(0, Cache::weight)
+        self.blocks.get().map_or(0, Cache::weight)
     }
 
     /// The bound, in bytes.
     pub fn capacity(&self) -> u64 {
-        self.capacity
+        self.capacity.load(Relaxed)
     }
 
     /// Look-ups that found their block.
@@ -170,26 +174,35 @@ impl BlockCache {
     }
 }
 
-/// Weighs a table by its memory, but never less than its share of the allowed number: so one
-/// bound on weight bounds both.
-#[derive(Clone)]
-struct TableWeight {
-    least: u64,
+fn new_blocks(capacity_bytes: u64) -> Blocks {
+    let options = OptionsBuilder::new()
+        .estimated_items_capacity((capacity_bytes / 4096).max(1) as usize)
+        .weight_capacity(capacity_bytes)
+        .shards((capacity_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX) as usize)
+        .build()
+        .expect("capacity and weight are both given");
+    Cache::with_options(options, BlockWeight, FixedState, DefaultLifecycle::default())
 }
 
-impl Weighter<FileNumber, Arc<TableReader>> for TableWeight {
-    fn weight(&self, _: &FileNumber, table: &Arc<TableReader>) -> u64 {
-        (table.memory_bytes() as u64).max(self.least)
+/// An open table with what it weighs: its memory, but never less than its share of the allowed
+/// number, so that one bound on weight bounds both. The weight is kept, because a weighter must give
+/// the same answer as long as the entry is there, and the share may change.
+#[derive(Clone)]
+struct Open {
+    table: Arc<TableReader>,
+    weight: u64,
+}
+
+#[derive(Clone)]
+struct TableWeight;
+
+impl Weighter<FileNumber, Open> for TableWeight {
+    fn weight(&self, _: &FileNumber, open: &Open) -> u64 {
+        open.weight
     }
 }
 
-type Tables = Cache<
-    FileNumber,
-    Arc<TableReader>,
-    TableWeight,
-    FixedState,
-    DefaultLifecycle<FileNumber, Arc<TableReader>>,
->;
+type Tables = Cache<FileNumber, Open, TableWeight, FixedState, DefaultLifecycle<FileNumber, Open>>;
 
 /// The least that a shard of the table cache holds: a table whose index and filter are larger
 /// than its shard could not be kept open at all.
@@ -200,6 +213,8 @@ const TABLE_SHARD_BYTES_MIN: u64 = 256 << 20;
 /// A table in use stays open however long its `Arc` lives; the bound is on what the cache holds.
 pub struct TableCache {
     tables: Tables,
+    /// The least that a table weighs.
+    least: AtomicU64,
     /// Tables that some thread is opening now: few, so a list.
     opening: Mutex<Vec<FileNumber>>,
     opened: Arc<dyn Event>,
@@ -230,9 +245,27 @@ impl TableCache {
             .shards(shards as usize)
             .build()
             .expect("capacity and weight are both given");
-        let weight = TableWeight { least: bytes_max.div_ceil(tables_max as u64) };
-        let tables = Cache::with_options(options, weight, FixedState, DefaultLifecycle::default());
-        TableCache { tables, opening: Mutex::new(Vec::new()), opened: event }
+        let tables = Cache::with_options(options, TableWeight, FixedState, DefaultLifecycle::default());
+        let least = AtomicU64::new(bytes_max.div_ceil(tables_max as u64));
+        TableCache { tables, least, opening: Mutex::new(Vec::new()), opened: event }
+    }
+
+    /// Changes the bounds; tables above them are let go of at once, those in use when that ends.
+    pub fn set_bounds(&self, tables_max: usize, bytes_max: u64) {
+        let (tables_max, bytes_max) = (tables_max.max(1), bytes_max.max(1));
+        self.least.store(bytes_max.div_ceil(tables_max as u64), Relaxed);
+        self.tables.set_capacity(bytes_max);
+        // Weighed anew, or they would still count by their old share.
+        for (number, open) in self.tables.iter() {
+            let weighed = self.weigh(open.table);
+            // An error hands it back: it was evicted or forgotten meanwhile, and is left out.
+            let _ = self.tables.replace(number, weighed, true);
+        }
+    }
+
+    fn weigh(&self, table: Arc<TableReader>) -> Open {
+        let weight = (table.memory_bytes() as u64).max(self.least.load(Relaxed));
+        Open { table, weight }
     }
 
     /// Table `number`, opened by `open` unless it is here. While one thread opens it, others that
@@ -246,8 +279,8 @@ impl TableCache {
         open: impl FnOnce() -> Result<Arc<TableReader>>,
     ) -> Result<Arc<TableReader>> {
         loop {
-            if let Some(table) = self.tables.get(&number) {
-                return Ok(table);
+            if let Some(open) = self.tables.get(&number) {
+                return Ok(open.table);
             }
             let seen = self.opened.epoch();
             let mut opening = self.opening.lock();
@@ -260,11 +293,11 @@ impl TableCache {
         }
         let opening = Opening { cache: self, number };
         // Between the look above and our name on the list, another may have finished opening it.
-        if let Some(table) = self.tables.get(&number) {
-            return Ok(table);
+        if let Some(open) = self.tables.get(&number) {
+            return Ok(open.table);
         }
         let table = open()?;
-        self.tables.insert(number, table.clone());
+        self.tables.insert(number, self.weigh(table.clone()));
         drop(opening);
         Ok(table)
     }

@@ -27,7 +27,8 @@ use crate::tree::Tree;
 use crate::verify::VerifyReport;
 use crate::version::manifest::read_current;
 use crate::write::stall::StallReport;
-use crate::{Error, ErrorKind, Result, Slice, background, keyspace, manual, open, properties, verify};
+use crate::{Error, ErrorKind, Result, Slice, UpgradeReport, background, checkpoint, keyspace, manual, open};
+use crate::{options, properties, read_only, upgrade, verify};
 
 mod in_keyspace;
 
@@ -111,6 +112,66 @@ impl Db {
         Ok(Db { handle: Arc::new(Handle { engine, iterators: AtomicUsize::new(0) }) })
     }
 
+    /// Opens the database in `path` for reading only: nothing in the directory is changed, the log is
+    /// replayed into memory and held there, and every call that would write fails with `ReadOnly`.
+    /// Any number of such openings may be there at once, in this process and in others; one that
+    /// writes excludes them, and they exclude it. `create_if_missing` and `error_if_exists` do not
+    /// count.
+    ///
+    /// The directory may be read-only. The file `LOCK` must be there: without one nothing would hold
+    /// off a writer, and none is made (a writer and a checkpoint leave one; an empty file will do).
+    ///
+    /// # Errors
+    /// `NotFound` without a database, or without `LOCK`; `Busy` if it is open for writing; the others
+    /// of [`Db::open`].
+    pub fn open_read_only(env: Arc<dyn Env>, path: &Path, options: Options) -> Result<Db> {
+        Db::open_read_only_with(env, path, options, &[])
+    }
+
+    /// As [`Db::open_read_only`], with options of their own for the named keyspaces. Those that are not
+    /// named have the options of the default one.
+    ///
+    /// # Errors
+    /// As [`Db::open_read_only`]; those of [`Db::open_with`] that speak of keyspaces, and `NotFound` for
+    /// one that is not there.
+    pub fn open_read_only_with(
+        env: Arc<dyn Env>,
+        path: &Path,
+        options: Options,
+        keyspaces: &[(&str, KeyspaceOptions)],
+    ) -> Result<Db> {
+        let engine = read_only::open(env, path, options, keyspaces)?;
+        Ok(Db { handle: Arc::new(Handle { engine, iterators: AtomicUsize::new(0) }) })
+    }
+
+    /// Moves the database in `path`, which must not be open, to the newest format of this build. No
+    /// opening does that by itself, and there is no way back. Nothing is written where there is
+    /// nothing to do.
+    ///
+    /// # Errors
+    /// `NotFound`, `Busy`; `NewerFormat` if a newer build made it; `Corruption`; those of the file
+    /// system, after which the call can be made again.
+    pub fn upgrade(env: &dyn Env, path: &Path) -> Result<UpgradeReport> {
+        upgrade::upgrade(env, path)
+    }
+
+    /// Makes a second database in `target_dir`, which must not exist or be empty: what this one holds
+    /// at a moment during the call. All that was acknowledged before the call is in it, and of what
+    /// is written meanwhile each batch whole or not at all, in the order of commits. It is durable
+    /// when this returns, and depends on this one no more: either may be changed or destroyed.
+    ///
+    /// Tables are hard links where the file system allows it, so that it costs little space and time;
+    /// the log is copied. Memtables that hold writes which bypassed the log are flushed first.
+    /// Snapshots are not kept. The copy has the same identity: files may be moved between the two.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is something in `target_dir`; `Busy` if another checkpoint is just
+    /// being made there; `ReadOnly`, `Closed`, a background error; those of the file system. There is
+    /// no database in `target_dir` then.
+    pub fn checkpoint(&self, target_dir: &Path) -> Result<()> {
+        checkpoint::checkpoint(self.engine(), target_dir)
+    }
+
     fn engine(&self) -> &Arc<Engine> {
         &self.handle.engine
     }
@@ -173,8 +234,8 @@ impl Db {
     /// crash. Waits while writes are stalled.
     ///
     /// # Errors
-    /// `NotFound` if an operation names a keyspace that is not there; `WouldStall`, `TimedOut` as the
-    /// options ask; `NoSpace` while the disk is full; `Poisoned`
+    /// `ReadOnly`; `NotFound` if an operation names a keyspace that is not there; `WouldStall`,
+    /// `TimedOut` as the options ask; `NoSpace` while the disk is full; `Poisoned`
     /// after a lasting background error; `Closed`; `Unsupported` for operations this build cannot
     /// serve, `InvalidArgument` for a merge without a merge operator or a range that ends before it
     /// starts. Nothing of the batch is visible then. Where the log itself failed (`Io`, `NoSpace`),
@@ -184,7 +245,7 @@ impl Db {
     /// next opening finds the batch.
     pub fn write(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
         let engine = self.engine();
-        engine.check_open()?;
+        engine.check_writable()?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -416,9 +477,24 @@ impl Db {
         properties::stalls(engine, &engine.keyspaces.alive())
     }
 
-    /// The options in force.
-    pub fn options(&self) -> &Options {
-        &self.engine().options
+    /// The options in force now; [`Db::set_options`] puts others in their place.
+    pub fn options(&self) -> Arc<Options> {
+        self.engine().options.now()
+    }
+
+    /// Changes options of the open database and of its default keyspace: for each pair, name and value in
+    /// text form. All take effect at once, or none does. Only those that the table calls *live* can be changed; what was
+    /// sized by an old value (a table, a log segment, a memtable that is in use) ends as it began.
+    /// The change is for this opening: the next one goes by the options it is given. See
+    /// [`Options::load`].
+    ///
+    /// # Errors
+    /// One `InvalidArgument` that names every problem: no such option, not live, named twice, not a
+    /// value in its range, or in contradiction to another option. `ReadOnly`, `Closed`. Those of the
+    /// file system when the OPTIONS file can't be written, and of the system when a worker can't be
+    /// started.
+    pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<()> {
+        options::live::set(self.engine(), changes)
     }
 
     /// Reads every table whole and checks blocks, order, bounds, counts, filters and the checksums

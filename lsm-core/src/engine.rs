@@ -15,7 +15,7 @@ use crate::filename::FileName;
 use crate::keyspace::{self, Keyspaces};
 use crate::metrics::{Counter, Metrics};
 use crate::obsolete::Graveyard;
-use crate::options::Options;
+use crate::options::live::LiveOptions;
 use crate::snapshot::SnapshotList;
 use crate::table::{ReadStats, TableReader};
 use crate::tree::Tree;
@@ -32,7 +32,12 @@ pub(crate) struct Engine {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) dir: PathBuf,
     pub(crate) db_id: DbId,
-    pub(crate) options: Options,
+    /// The version of the database's format, as it was found: see `upgrade`.
+    pub(crate) format_version: u32,
+    /// Opened by `read_only`: nothing may change a file.
+    pub(crate) read_only: bool,
+    /// Those of the database, and of the default keyspace, whose tree has them too.
+    pub(crate) options: LiveOptions,
     /// The tree of the default keyspace: the first in `keyspaces`, at hand without a look.
     pub(crate) tree: Arc<Tree>,
     pub(crate) keyspaces: Keyspaces,
@@ -84,18 +89,28 @@ impl Engine {
         Ok(())
     }
 
+    /// As [`Engine::check_open`], and fails where nothing may be written.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
+        }
+        Ok(())
+    }
+
     /// Admits a call that may write files from the caller's thread. Writes need no such pass: closing
     /// goes between their groups.
     ///
     /// # Errors
-    /// As [`Engine::check_open`].
+    /// As [`Engine::check_writable`].
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         self.env.check_fork()?;
         self.inside.fetch_add(1, Ordering::AcqRel);
         let inside = Inside(self);
         // Pairs with the fence in `open::stop`: either it waits for us, or we see it closing.
         fence(Ordering::SeqCst);
-        self.check_open()?;
+        self.check_writable()?;
         Ok(inside)
     }
 
@@ -156,7 +171,7 @@ impl Engine {
             table.number(),
             table.file_bytes(),
             tree.comparator.clone(),
-            tree.options.prefix_extractor.as_ref(),
+            tree.prefix_extractor.as_ref(),
             self.blocks.clone(),
         )
     }

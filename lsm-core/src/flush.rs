@@ -147,6 +147,9 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
         sealed: view.sealed.iter().filter(|other| !Arc::ptr_eq(other, buffer)).cloned().collect(),
         version: version.clone(),
     });
+    if buffer.has_unlogged() {
+        state.unlogged_floor = buffer.floor_after();
+    }
     let ticket = {
         let group = buffer.together.get().cloned();
         engine.versions.queue_together(tree, &mut state, edit, version.clone(), Vec::new(), group)

@@ -1,9 +1,10 @@
-//! The header that every file of a database starts with.
+//! The header that tables, log segments and manifests start with. (`CURRENT` and OPTIONS are text and say
+//! their version as text; `LOCK` is empty.)
 //!
 //! ```text
 //! offset size field
 //!      0    8 magic             "DiaLSM\r\n": shows files mangled by text-mode copies
-//!      8    1 kind              1 table, 2 log segment, 3 manifest, 4 options
+//!      8    1 kind              1 table, 2 log segment, 3 manifest
 //!      9    1 zero
 //!     10    2 format version    of this kind of file
 //!     12    4 header bytes      64 + extension area; a multiple of 8

@@ -47,7 +47,7 @@ impl DbIterator {
         };
         engine.check_keyspace(tree)?;
         let seqno = options.snapshot.as_ref().map_or(visible, |snapshot| snapshot.seqno());
-        let extractor = tree.options.prefix_extractor.as_ref();
+        let extractor = tree.prefix_extractor.as_ref();
         if options.prefix_same_as_start && extractor.is_none() {
             return Err(Error::invalid("prefix_same_as_start needs a keyspace with a prefix extractor"));
         }

@@ -29,7 +29,7 @@ use crate::options::KeyspaceOptions;
 use crate::tree::Tree;
 use crate::types::TreeId;
 use crate::version::Version;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, options};
 
 /// The name of the keyspace that every database has, with id 0.
 pub const DEFAULT_KEYSPACE: &str = "default";
@@ -54,9 +54,10 @@ impl Keyspace {
         &self.0.name
     }
 
-    /// The options it was opened with.
-    pub fn options(&self) -> &KeyspaceOptions {
-        &self.0.options
+    /// The options in force now; [`Db::set_options_in`](crate::Db::set_options_in) puts others in their
+    /// place.
+    pub fn options(&self) -> Arc<KeyspaceOptions> {
+        self.0.options.now()
     }
 }
 
@@ -169,6 +170,7 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: KeyspaceOptions)
     let mut alive = Alive::clone(&registry.alive());
     alive.push(tree.clone());
     registry.alive.store(Arc::new(alive));
+    options::live::note_keyspaces(engine);
     Ok(Keyspace(tree))
 }
 
@@ -197,5 +199,6 @@ pub(crate) fn drop_keyspace(engine: &Arc<Engine>, tree: &Arc<Tree>) -> Result<()
     let result = engine.versions.drop_keyspace(engine, tree, last);
     // There are files to bury, or a drop to write again.
     engine.schedule();
+    options::live::note_keyspaces(engine);
     result
 }

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::keyspace;
 use crate::options::{CompactRangeOptions, FlushOptions};
 use crate::tree::Tree;
+use crate::types::SeqNo;
 use crate::version::set::FlushGroup;
 use crate::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
@@ -31,7 +32,7 @@ fn wait_for_room(engine: &Engine, tree: &Tree) -> Result<()> {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
         engine.error.check()?;
-        if tree.view().sealed.len() + 1 < tree.options.write_buffers_max {
+        if tree.view().sealed.len() + 1 < tree.options.load().write_buffers_max {
             return Ok(());
         }
         engine.schedule();
@@ -39,7 +40,8 @@ fn wait_for_room(engine: &Engine, tree: &Tree) -> Result<()> {
     }
 }
 
-fn wait_until_flushed(engine: &Engine, tree: &Tree) -> Result<()> {
+/// Waits until no memtable of the tree is sealed and nothing of it waits to be settled.
+pub(crate) fn wait_until_flushed(engine: &Engine, tree: &Tree) -> Result<()> {
     loop {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
@@ -63,21 +65,23 @@ fn wait_until_flushed(engine: &Engine, tree: &Tree) -> Result<()> {
 }
 
 fn seal(engine: &Engine, trees: &[Arc<Tree>], atomic: bool) {
-    engine.commit.between_groups(engine, |_, last_seqno| {
-        // Looked at once: a group that was logged before may still be inserting.
-        let filled: Vec<&Arc<Tree>> =
-            trees.iter().filter(|tree| !tree.view().active.table.is_empty()).collect();
-        // Dropping goes between groups, too: none of them leaves before all have joined.
-        let group = atomic.then(|| FlushGroup::new(filled.len()));
-        for tree in filled {
-            let mut state = tree.lock();
-            if let Some(group) = &group {
-                let _ = tree.view().active.together.set(group.clone());
-            }
-            tree.switch(&mut state, last_seqno);
-            tree.refresh_stall(state);
+    engine.commit.between_groups(engine, |_, last_seqno| seal_as_leader(trees, atomic, last_seqno));
+}
+
+/// Seals the active memtables of `trees` that hold anything. As the leader of the commit queue.
+pub(crate) fn seal_as_leader(trees: &[Arc<Tree>], atomic: bool, last_seqno: SeqNo) {
+    // Looked at once: a group that was logged before may still be inserting.
+    let filled: Vec<&Arc<Tree>> = trees.iter().filter(|tree| !tree.view().active.table.is_empty()).collect();
+    // Dropping goes between groups, too: none of them leaves before all have joined.
+    let group = atomic.then(|| FlushGroup::new(filled.len()));
+    for tree in filled {
+        let mut state = tree.lock();
+        if let Some(group) = &group {
+            let _ = tree.view().active.together.set(group.clone());
         }
-    });
+        tree.switch(&mut state, last_seqno);
+        tree.refresh_stall(state);
+    }
 }
 
 /// Compacts `from..to` level by level into the last one.
@@ -119,7 +123,7 @@ fn compact_levels(
             let watch = Watch::begin(&tree.comparator);
             let picked = picker::pick_range(
                 &tree.view().version,
-                &tree.strategy,
+                &tree.options.load().strategy,
                 from,
                 to,
                 options.target_level.map(usize::from),
@@ -146,14 +150,15 @@ fn compact_levels(
     }
 }
 
+/// The trees that hold writes which are neither in the log nor in settled tables.
+pub(crate) fn unlogged(engine: &Engine) -> Vec<Arc<Tree>> {
+    let has_some = |tree: &&Arc<Tree>| tree.has_unlogged(&tree.lock());
+    engine.keyspaces.alive().iter().filter(has_some).cloned().collect()
+}
+
 /// Flushes memtables that hold writes which are not in the log.
 pub(crate) fn save_unlogged(engine: &Arc<Engine>) -> Result<()> {
-    let alive = engine.keyspaces.alive();
-    let has_unlogged = |tree: &&Arc<Tree>| {
-        let view = tree.view();
-        view.active.has_unlogged() || view.sealed.iter().any(|buffer| buffer.has_unlogged())
-    };
-    let trees: Vec<Arc<Tree>> = alive.iter().filter(has_unlogged).cloned().collect();
+    let trees = unlogged(engine);
     if trees.is_empty() { Ok(()) } else { flush(engine, &trees, &FlushOptions::default()) }
 }
 

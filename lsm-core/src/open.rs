@@ -22,40 +22,38 @@ use crate::keyspace::{Alive, DEFAULT_KEYSPACE, Keyspaces, check_name};
 use crate::merge_operator::Merging;
 use crate::metrics::Metrics;
 use crate::obsolete::Graveyard;
+use crate::options::live::LiveOptions;
 use crate::options::{KeyspaceOptions, Options, RecoveryMode};
 use crate::snapshot::SnapshotList;
 use crate::tree::Tree;
 use crate::types::{DbId, FileNumber, TreeId};
+use crate::upgrade::FORMAT_VERSION;
 use crate::version::edit::{ManifestRecord, TreeEdit};
 use crate::version::set::{VersionSet, start_manifest};
 use crate::version::{TableFile, TableMeta, Version};
 use crate::wal::log::{Log, LogWriter};
 use crate::write::budget::WriteBudget;
 use crate::write::commit::Commit;
-use crate::{Error, ErrorKind, Result, recovery};
+use crate::{Error, ErrorKind, Result, options, recovery};
 
 mod state;
 
-pub(crate) use state::list_keyspaces;
-use state::{Found, FoundTree};
+use state::FoundTree;
+pub(crate) use state::{Found, list_keyspaces};
 
 /// Opens or creates the database in `dir`.
 ///
 /// # Errors
 /// Every way in which options, directory, lock or files can be wrong, each with its kind.
-pub(crate) fn open<'k>(
+pub(crate) fn open(
     env: Arc<dyn Env>,
     dir: &Path,
     mut options: Options,
-    keyspaces: &[(&'k str, KeyspaceOptions)],
+    keyspaces: &[(&str, KeyspaceOptions)],
 ) -> Result<Arc<Engine>> {
     env.check_fork()?;
     // Before anything asks them: what the user's objects do wrong must reach no worker.
-    options.set_keyspace(&options.keyspace().guarded()?);
-    options.validate()?;
-    let guarded = |(name, own): &(&'k str, KeyspaceOptions)| Ok((*name, own.clone().guarded()?));
-    let keyspaces: &[(&str, KeyspaceOptions)] = &keyspaces.iter().map(guarded).collect::<Result<Vec<_>>>()?;
-    check_keyspaces(keyspaces)?;
+    let keyspaces = &check(&mut options, keyspaces)?[..];
     let fs = env.fs().clone();
     if options.create_if_missing {
         create_dirs(fs.as_ref(), dir)?;
@@ -72,10 +70,11 @@ pub(crate) fn open<'k>(
             .at_path(dir));
     }
     let found = read_state(env.as_ref(), dir, &options)?;
-    let engine = build(env, dir, options, keyspaces, found, lock)?;
+    let engine = build(env, dir, options, keyspaces, found, lock, false)?;
     recovery::replay(&engine)?;
     // Writes the fresh manifest: there is none to append to yet.
     engine.versions.settle(&engine)?;
+    save_options(&engine)?;
     remove_orphans(&engine)?;
     for tree in engine.keyspaces.alive().iter() {
         tree.refresh_stall(tree.lock());
@@ -90,7 +89,7 @@ pub(crate) fn open<'k>(
 
 /// Creates the directory and those above it. The names of those above are durable then; its own is
 /// synced before `CURRENT` is written, whoever made the directory.
-fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
+pub(crate) fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let mut missing = Vec::new();
     for ancestor in dir.ancestors().skip(1).filter(|ancestor| !ancestor.as_os_str().is_empty()) {
         if fs.exists(ancestor)? {
@@ -133,13 +132,14 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
         next_file_number: Some(FileNumber(2)),
         last_seqno: Some(0),
         replay_start: Some(FileNumber(0)),
+        format_version: Some(FORMAT_VERSION),
         ..ManifestRecord::default()
     };
     start_manifest(fs.as_ref(), dir, db_id, FileNumber(1), &snapshot)?;
     Ok(())
 }
 
-fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
+pub(crate) fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
     let fs = env.fs();
     let mut found = state::read_manifest(fs.as_ref(), dir)?;
     let names = fs.list(dir)?;
@@ -185,13 +185,14 @@ fn make_trees(
     keyspaces: &[(&str, KeyspaceOptions)],
     found: &mut Found,
     budget: &Arc<WriteBudget>,
+    may_create: bool,
 ) -> Result<Alive> {
     for (name, _) in keyspaces {
         if found.trees.values().any(|tree| tree.name == *name) {
             continue;
         }
-        if !options.create_if_missing {
-            let text = format!("there is no keyspace {name:?}, and create_if_missing is off");
+        if !may_create {
+            let text = format!("there is no keyspace {name:?}, and none may be created");
             return Err(Error::new(ErrorKind::NotFound, text).at_path(dir));
         }
         let id = found.next_keyspace;
@@ -239,10 +240,18 @@ fn make_tree(
     Ok(Tree::new(env, id, name, options, merging, Arc::new(version), found.floor, budget.clone()))
 }
 
-/// Refuses options of keyspaces that contradict each other or themselves.
-fn check_keyspaces(keyspaces: &[(&str, KeyspaceOptions)]) -> Result<()> {
+/// Refuses options that contradict each other or themselves. From here on the user's objects are called
+/// with care: `options` gets those, and so do the keyspaces' options that are given back.
+pub(crate) fn check<'k>(
+    options: &mut Options,
+    keyspaces: &[(&'k str, KeyspaceOptions)],
+) -> Result<Vec<(&'k str, KeyspaceOptions)>> {
+    options.set_keyspace(&options.keyspace().guarded()?);
+    options.validate()?;
+    let guarded = |(name, own): &(&'k str, KeyspaceOptions)| Ok((*name, own.clone().guarded()?));
+    let keyspaces = keyspaces.iter().map(guarded).collect::<Result<Vec<_>>>()?;
     let mut seen = BTreeSet::from([DEFAULT_KEYSPACE]);
-    for (name, own) in keyspaces {
+    for (name, own) in &keyspaces {
         check_name(name)?;
         if *name == DEFAULT_KEYSPACE {
             return Err(Error::invalid("the default keyspace has its options among those of the database"));
@@ -252,21 +261,23 @@ fn check_keyspaces(keyspaces: &[(&str, KeyspaceOptions)]) -> Result<()> {
         }
         own.validate().map_err(|error| Error::invalid(format!("keyspace {name:?}: {}", error.message())))?;
     }
-    Ok(())
+    Ok(keyspaces)
 }
 
-fn build(
+pub(crate) fn build(
     env: Arc<dyn Env>,
     dir: &Path,
     options: Options,
     keyspaces: &[(&str, KeyspaceOptions)],
     mut found: Found,
     lock: Box<dyn dialsm_io::fs::FileLock>,
+    read_only: bool,
 ) -> Result<Arc<Engine>> {
     let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
     let graveyard = Arc::new(Graveyard::default());
     let write_budget = Arc::new(WriteBudget::new(options.write_buffers_total()));
-    let trees = make_trees(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget)?;
+    let may_create = options.create_if_missing && !read_only;
+    let trees = make_trees(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget, may_create)?;
     let log = Log::new(
         env.as_ref(),
         dir.to_path_buf(),
@@ -278,6 +289,8 @@ fn build(
     );
     Ok(Arc::new(Engine {
         db_id: found.db_id,
+        format_version: found.format_version,
+        read_only,
         tree: trees[0].clone(),
         versions: VersionSet::reopened(env.as_ref(), found.manifest, trees.clone()),
         keyspaces: Keyspaces::new(env.as_ref(), trees, found.next_keyspace),
@@ -300,9 +313,17 @@ fn build(
         inside: AtomicUsize::new(0),
         lock: parking_lot::Mutex::new(Some(lock)),
         dir: dir.to_path_buf(),
+        options: LiveOptions::new(env.as_ref(), options),
         env,
-        options,
     }))
+}
+
+/// Writes the OPTIONS file. A full disk does not keep a database from being opened for the sake of it.
+fn save_options(engine: &Engine) -> Result<()> {
+    match options::file::replace(engine, &options::live::all(engine)) {
+        Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// Removes what an earlier opening left and nothing names: unfinished outputs, old manifests, log

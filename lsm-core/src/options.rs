@@ -2,7 +2,8 @@
 //!
 //! `options/table.rs` holds the one table of engine options; this file gives it its behaviour:
 //! the text form, look-up by name, the checks that no single range can express. `options/value.rs`
-//! reads and writes single values.
+//! reads and writes single values, `options/file.rs` the file that says what was in force, and
+//! `options/live.rs` has the options of an open database and how they change.
 //!
 //! ```text
 //! text form   one `name = value` a line; `#` starts a comment; blank lines are skipped
@@ -22,6 +23,8 @@ use crate::prefix::{PrefixExtractor, check_user_name};
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
+pub(crate) mod file;
+pub(crate) mod live;
 mod table;
 #[cfg(test)]
 mod tests;

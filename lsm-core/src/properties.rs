@@ -69,7 +69,7 @@ impl Asked<'_> {
 
     fn pending_bytes(&self) -> u64 {
         let pairs = self.trees.iter().zip(&self.views);
-        pairs.map(|(tree, view)| pending_compaction_bytes(&view.version, &tree.strategy)).sum()
+        pairs.map(|(tree, view)| pending_compaction_bytes(&view.version, &tree.options.load().strategy)).sum()
     }
 
     fn any_door(&self, is: impl Fn(Admission) -> bool) -> u64 {
@@ -109,8 +109,8 @@ pub(crate) fn get(engine: &Arc<Engine>, trees: &[Arc<Tree>], name: &str) -> Opti
         "dialsm.stats-json" => return Some(stats_json(engine, trees)),
         "dialsm.options" => {
             return Some(match trees {
-                [tree] if tree.id.keyspace != 0 => tree.options.to_text(),
-                _ => engine.options.to_text(),
+                [tree] if tree.id.keyspace != 0 => tree.options.load().to_text(),
+                _ => engine.options.load().to_text(),
             });
         }
         "dialsm.background-error" => {

@@ -3,8 +3,9 @@
 //! Entries below their tree's floor are in tables and are skipped, part by part (rule 12), and so are
 //! those of keyspaces that were dropped; one that was never there is corruption (rule 23). A memtable
 //! that fills up on the way is flushed at once, and so is the largest where all together grow too
-//! large: a long log needs no more memory than running did. What was replayed is synced, and a torn end is cut off, before anything new is
-//! written (rule 18).
+//! large: a long log needs no more memory than running did. What was replayed is synced, and a torn end
+//! is cut off, before anything new is written (rule 18). An opening for reading only does none of the
+//! three.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +39,7 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
     }
     segments.sort();
     let mut state = Replay::new(engine);
-    let mode = engine.options.recovery_mode;
+    let mode = engine.options.load().recovery_mode;
     let mut apply = |record: Record<'_>| state.apply(&record);
     let end = replay_log(fs.as_ref(), &engine.dir, &segments, &engine.db_id, mode, from, &mut apply)?;
     if let Some(torn) = &end.torn
@@ -51,6 +52,10 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
         // had been settled.
         let text = "the manifest's first record is damaged, and the log it was settled for is gone";
         return Err(Error::corruption(text).at_path(&torn.path).at_offset(0));
+    }
+    engine.commit.restart_at(engine.commit.visible().load(Ordering::Acquire));
+    if engine.read_only {
+        return Ok(());
     }
     let mut old = Vec::new();
     for (number, path) in segments {
@@ -66,7 +71,6 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
         let parts = of_segment.map_or_else(Parts::new, |(_, parts)| parts.clone());
         old.push(OldSegment { number, path, file, end: valid_end, parts });
     }
-    engine.commit.restart_at(engine.commit.visible().load(Ordering::Acquire));
     engine.log.adopt(old);
     Ok(())
 }
@@ -131,12 +135,15 @@ impl Replay<'_> {
 
     fn flush_full(&self, last: SeqNo) -> Result<()> {
         let engine = self.engine;
+        if engine.read_only {
+            return Ok(());
+        }
         for at in &self.touched {
             let tree = &self.trees[*at].0;
             let view = tree.view();
             let bytes = view.active.table.bytes_used() as u64;
             engine.write_budget.charge(&view.active.charge, bytes);
-            if bytes >= tree.options.write_buffer_bytes {
+            if bytes >= tree.options.write_buffer_bytes() {
                 flush_one(engine, tree, last)?;
             }
         }

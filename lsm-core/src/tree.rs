@@ -12,12 +12,13 @@ use dialsm_io::Env;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::compaction::debt::pending_compaction_bytes;
-use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::key::Comparator;
 use crate::memtable::Memtable;
 use crate::merge_operator::Merging;
 use crate::options::KeyspaceOptions;
+use crate::options::live::LiveKeyspaceOptions;
+use crate::prefix::PrefixExtractor;
 use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
 use crate::version::set::FlushGroup;
@@ -102,6 +103,8 @@ pub(crate) struct TreeState {
     pub(crate) compactions_paused: usize,
     /// Its keyspace is gone, and its view empty.
     pub(crate) dropped: bool,
+    /// The floor that settles the last flush of writes which are not in the log; 0 before any.
+    pub(crate) unlogged_floor: SeqNo,
 }
 
 /// One keyspace in one shard.
@@ -111,9 +114,9 @@ pub(crate) struct Tree {
     pub(crate) name: Arc<str>,
     pub(crate) comparator: Comparator,
     pub(crate) merging: Merging,
-    /// Those of its keyspace.
-    pub(crate) options: KeyspaceOptions,
-    pub(crate) strategy: Strategy,
+    pub(crate) prefix_extractor: Option<PrefixExtractor>,
+    /// Those of its keyspace. The objects among them do not change, and stand above.
+    pub(crate) options: LiveKeyspaceOptions,
     view: ArcSwap<TreeView>,
     state: Mutex<TreeState>,
     pub(crate) stall: StallGate,
@@ -145,14 +148,15 @@ impl Tree {
             memtable_blocked: false,
             compactions_paused: 0,
             dropped: false,
+            unlogged_floor: 0,
         };
         let active = Buffer::new(&options.comparator, durable_floor - 1);
         Tree {
             id,
             name,
             comparator: options.comparator.clone(),
-            strategy: strategy_of(&options),
-            options,
+            prefix_extractor: options.prefix_extractor.clone(),
+            options: LiveKeyspaceOptions::new(options),
             merging,
             ration: AtomicU64::new(u64::MAX),
             view: ArcSwap::from_pointee(TreeView { active, sealed: Vec::new(), version }),
@@ -242,12 +246,20 @@ impl Tree {
         buffer
     }
 
+    /// Whether it holds writes that are neither in the log nor in settled tables. As the leader:
+    /// another group could bring some.
+    pub(crate) fn has_unlogged(&self, state: &TreeState) -> bool {
+        let view = self.view.load();
+        let mut buffers = view.sealed.iter().chain([&view.active]);
+        state.unlogged_floor > state.durable_floor || buffers.any(|buffer| buffer.has_unlogged())
+    }
+
     /// Switches a full memtable, or shuts the door if no further one may be opened. Leader only.
     #[inline]
     pub(crate) fn switch_if_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let view = self.view.load();
         let bytes = view.active.table.bytes_used() as u64;
-        if bytes >= self.options.write_buffer_bytes {
+        if bytes >= self.options.write_buffer_bytes() {
             drop(view);
             self.switch_full(engine, last_seqno);
         } else if bytes >= self.ration.load(Ordering::Acquire) {
@@ -267,7 +279,7 @@ impl Tree {
     /// Whether there is something to switch and another memtable may be opened.
     pub(crate) fn may_switch(&self) -> bool {
         let view = self.view.load();
-        !view.active.table.is_empty() && view.sealed.len() + 1 < self.options.write_buffers_max
+        !view.active.table.is_empty() && view.sealed.len() + 1 < self.options.load().write_buffers_max
     }
 
     /// Whether the entry of this tree with that sequence is in the active memtable.
@@ -283,7 +295,7 @@ impl Tree {
     #[cold]
     fn switch_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let mut state = self.lock();
-        if self.view.load().sealed.len() + 1 < self.options.write_buffers_max {
+        if self.view.load().sealed.len() + 1 < self.options.load().write_buffers_max {
             self.switch(&mut state, last_seqno);
             drop(state);
             self.ration(0.0);
@@ -309,9 +321,10 @@ impl Tree {
     /// be opened before the flush has ended, whatever the pace.
     pub(crate) fn ration(&self, done: f64) {
         let view = self.view.load();
-        let last = !view.sealed.is_empty() && view.sealed.len() + 1 >= self.options.write_buffers_max;
+        let options = self.options.load();
+        let last = !view.sealed.is_empty() && view.sealed.len() + 1 >= options.write_buffers_max;
         let share = RATION_START + (1.0 - RATION_START) * done;
-        let bytes = if last { (self.options.write_buffer_bytes as f64 * share) as u64 } else { u64::MAX };
+        let bytes = if last { (options.write_buffer_bytes as f64 * share) as u64 } else { u64::MAX };
         drop(view);
         self.ration.store(bytes, Ordering::Release);
         let state = self.lock();
@@ -323,8 +336,8 @@ impl Tree {
     /// Whether the active memtable may take more.
     fn has_room(&self, view: &TreeView) -> bool {
         let bytes = view.active.table.bytes_used() as u64;
-        bytes < self.options.write_buffer_bytes.min(self.ration.load(Ordering::Acquire))
-            || view.sealed.len() + 1 < self.options.write_buffers_max
+        bytes < self.options.write_buffer_bytes().min(self.ration.load(Ordering::Acquire))
+            || view.sealed.len() + 1 < self.options.load().write_buffers_max
     }
 
     /// Seals the active memtable and opens a new one. Leader only: between two groups.
@@ -350,28 +363,17 @@ impl Tree {
         if state.memtable_blocked && self.has_room(&view) {
             state.memtable_blocked = false;
         }
+        let options = self.options.load();
         let inputs = StallInputs {
             memtable_blocked: state.memtable_blocked,
             l0_runs: view.version.l0().len(),
-            pending_bytes: pending_compaction_bytes(&view.version, &self.strategy),
+            pending_bytes: pending_compaction_bytes(&view.version, &options.strategy),
         };
-        let changed = self.stall.set(admission(&inputs, &self.options));
+        let changed = self.stall.set(admission(&inputs, &options));
         drop(view);
         drop(state);
         if changed {
             self.stall.wake_all();
         }
-    }
-}
-
-/// The compaction strategy that the options describe.
-fn strategy_of(options: &KeyspaceOptions) -> Strategy {
-    Strategy {
-        l0_files: options.level0_compaction_trigger,
-        level_bytes_base: options.level_base_bytes,
-        level_ratio: options.level_multiplier as u64,
-        table_bytes: options.table_bytes,
-        compaction_bytes_max: 25 * options.table_bytes,
-        ..Strategy::leveled()
     }
 }

@@ -206,8 +206,8 @@ impl Run {
     /// some that hold nothing.
     fn choose_range(&mut self) -> (Vec<u8>, Vec<u8>) {
         let from = self.rng.key(self.key_space);
-        let neighbours = [0, 1, 3, 10, 40][self.rng.below(5) as usize];
-        let to = match self.rng.below(30) {
+        let neighbours = [0, 1, 2, 6, 20][self.rng.below(5) as usize];
+        let to = match self.rng.below(100) {
             0 => self.rng.key(self.key_space),
             _ => {
                 self.model.range(from.clone()..).nth(neighbours).map_or_else(|| from.clone(), |e| e.0.clone())
@@ -451,8 +451,8 @@ fn assert_driven(driven: &Driven, steps: u64) {
     assert!(driven.merges > steps / 10 && driven.merges_on_nothing > steps / 50, "{driven:?}");
     assert!(driven.range_deletes > steps / 100 && driven.range_deleted_keys > steps / 50, "{driven:?}");
     assert!(driven.range_deleted_entries > steps / 100 && driven.range_jumps > steps / 100, "{driven:?}");
-    assert!(driven.range_deletes_dropped > steps / 1000 && driven.range_deletes_cut > 2, "{driven:?}");
-    assert!(driven.single_deletes > steps / 20 && driven.single_deletes_of_merged > steps / 40, "{driven:?}");
+    assert!(driven.range_deletes_dropped > steps / 1000, "{driven:?}");
+    assert!(driven.single_deletes > steps / 40 && driven.single_deletes_of_merged > steps / 80, "{driven:?}");
 }
 
 #[test]
@@ -460,6 +460,7 @@ fn random_operations_agree_with_the_model() {
     let steps = 60_000;
     let driven = Run::new(1, tiny(), 3000).finish(steps);
     assert_driven(&driven, steps);
+    assert!(driven.range_deletes_cut > 5, "{driven:?}");
 }
 
 #[test]

@@ -103,7 +103,10 @@ fn case_blind() -> Case {
 }
 
 /// From ranks to the key as it was written last, and its value.
-type Ranked = BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>;
+type Ranked = BTreeMap<Vec<u8>, Entry>;
+
+/// A key as it was written, and its value.
+type Entry = (Vec<u8>, Vec<u8>);
 
 #[derive(Default, Debug)]
 struct Driven {
@@ -224,7 +227,7 @@ impl Run {
         options.upper_bound = (self.rng.below(2) == 0).then(|| self.key());
         let low = options.lower_bound.as_deref().map(rank);
         let high = options.upper_bound.as_deref().map(rank);
-        let inside: Vec<(&Vec<u8>, &(Vec<u8>, Vec<u8>))> = model
+        let inside: Vec<(&Vec<u8>, &Entry)> = model
             .iter()
             .filter(|(r, _)| low.as_ref().is_none_or(|l| *r >= l) && high.as_ref().is_none_or(|h| *r < h))
             .collect();
@@ -349,9 +352,11 @@ fn a_key_of_many_spellings_stays_in_one_table_of_a_level() {
     };
     let db = open_on(SimFs::new(1), &options).expect("open");
     let mut held = Vec::new();
-    for i in 0..400u32 {
+    // Values that no codec makes smaller: the versions are several times a table's size.
+    let values: Vec<Vec<u8>> = (0..400).map(|i| Rng(i).bytes(1000)).collect();
+    for (i, value) in values.iter().enumerate() {
         let key: &[u8] = if i % 2 == 0 { b"KEY" } else { b"key" };
-        put(&db, key, &[i as u8; 1000]);
+        put(&db, key, value);
         held.push(db.snapshot());
     }
     put(&db, b"next", b"1");
@@ -362,9 +367,9 @@ fn a_key_of_many_spellings_stays_in_one_table_of_a_level() {
         let mut iter = db.iter(&options).expect("iter");
         iter.seek_to_last().expect("last");
         let shown: &[u8] = if i % 2 == 0 { b"KEY" } else { b"key" };
-        assert_eq!((iter.key(), iter.value()), (shown, &[i as u8; 1000][..]), "backward, write {i}");
+        assert_eq!((iter.key(), iter.value()), (shown, &values[i][..]), "backward, write {i}");
         iter.seek_to_first().expect("first");
-        assert_eq!((iter.key(), iter.value()), (shown, &[i as u8; 1000][..]), "forward, write {i}");
+        assert_eq!((iter.key(), iter.value()), (shown, &values[i][..]), "forward, write {i}");
     }
 }
 
@@ -374,6 +379,10 @@ struct Probe {
     calls: AtomicU64,
     /// Panic at every call.
     panics: AtomicBool,
+    /// Panic at keys that differ: no key by itself shows it.
+    panics_at_pairs: AtomicBool,
+    /// Call the first key greater, whatever the keys.
+    all_greater: AtomicBool,
     /// Answer anything.
     chaos: AtomicBool,
     state: AtomicU64,
@@ -387,9 +396,13 @@ impl UserComparator for Probing {
     }
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         self.0.calls.fetch_add(1, SeqCst);
-        if self.0.panics.load(SeqCst) || a == b"poison" || b == b"poison" {
+        let pair = a != b && self.0.panics_at_pairs.load(SeqCst);
+        if pair || self.0.panics.load(SeqCst) || a == b"poison" || b == b"poison" {
             // As a panic, but without a report of each.
             std::panic::resume_unwind(Box::new("told to"));
+        }
+        if self.0.all_greater.load(SeqCst) {
+            return Ordering::Greater;
         }
         if self.0.chaos.load(SeqCst) {
             return match Rng(self.0.state.fetch_add(1, SeqCst)).below(3) {
@@ -553,6 +566,43 @@ fn a_comparator_that_panics_for_a_while_loses_nothing_and_blocks_nobody() {
     put(&db, b"alive", b"1");
     db.compact_range(&CompactRangeOptions::default(), None, None).expect("compact");
     db.verify(&mut |_, _| {}).expect("verify");
+}
+
+/// Behind the log, in the memtable: the write fails, writes stop, and the next opening finds it.
+#[test]
+fn a_panic_in_an_insert_stops_writes_and_keeps_the_entry() {
+    let (probe, options) = probed(by_hand());
+    let fs = SimFs::new(1);
+    let db = open_on(fs.clone(), &options).expect("open");
+    (0..50).for_each(|i| put(&db, format!("k{i:02}").as_bytes(), b"v"));
+    probe.panics_at_pairs.store(true, SeqCst);
+    let write = || db.put(&WriteOptions::default(), b"k10x", b"v").expect_err("it panics").kind();
+    assert_eq!(write(), ErrorKind::Callback);
+    assert_eq!(write(), ErrorKind::Poisoned);
+    probe.panics_at_pairs.store(false, SeqCst);
+    assert_eq!(write(), ErrorKind::Poisoned, "until it is opened anew");
+    assert_eq!(get(&db, b"k20"), Some(b"v".to_vec()), "reads go on");
+    drop(db);
+    let db = open_on(fs, &options).expect("reopen");
+    assert_eq!(contents(&db).len(), 51);
+    put(&db, b"alive", b"1");
+    db.flush().expect("flush");
+}
+
+/// Reseeks that come down in front of what they were to pass: an error, not a loop without end.
+#[test]
+fn a_comparator_that_leads_in_a_circle_is_found_out() {
+    let (probe, options) = probed(by_hand());
+    let db = open_on(SimFs::new(1), &options).expect("open");
+    put(&db, b"k", b"seen");
+    let options = ReadOptions { snapshot: Some(db.snapshot()), ..ReadOptions::default() };
+    (0..30).for_each(|_| put(&db, b"k", b"newer"));
+    let mut iter = db.iter(&options).expect("iter");
+    probe.all_greater.store(true, SeqCst);
+    assert_eq!(iter.seek_to_first().expect_err("a circle").kind(), ErrorKind::Callback);
+    probe.all_greater.store(false, SeqCst);
+    iter.seek_to_first().expect("an order again");
+    assert_eq!(iter.value(), b"seen");
 }
 
 /// In a flush or a compaction: nothing of it is installed.

@@ -6,6 +6,7 @@
 mod hostile;
 
 use dialsm_core::key::Comparator;
+use dialsm_core::options::Compression;
 use dialsm_core::read::db_iter::IterStats;
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 use dialsm_io::SimFs;
@@ -15,6 +16,13 @@ use hostile::{Real, by_hand, contents, get, kind_of, open_on, put};
 fn key(n: u32) -> Vec<u8> {
     format!("key{n:07}").into_bytes()
 }
+
+/// Every key takes its room, on the last level too.
+fn bulky() -> Options {
+    Options { compression_bottom: Compression::None, ..by_hand() }
+}
+
+const VALUE: [u8; 60] = [b'v'; 60];
 
 fn on_sim(options: &Options) -> Db {
     open_on(SimFs::new(1), options).expect("open")
@@ -112,8 +120,8 @@ const KEYS: u32 = 20_000;
 
 /// Keys on the last level, in many tables.
 fn filled() -> Db {
-    let db = on_sim(&by_hand());
-    (0..KEYS).for_each(|i| put(&db, &key(i), b"some value"));
+    let db = on_sim(&bulky());
+    (0..KEYS).for_each(|i| put(&db, &key(i), &VALUE));
     compact(&db);
     assert!(files(&db) > 4);
     db
@@ -152,8 +160,8 @@ fn a_scan_jumps_over_a_deleted_range() {
 
 #[test]
 fn a_scan_jumps_within_the_tombstones_own_memtable() {
-    let db = on_sim(&by_hand());
-    (0..KEYS).for_each(|i| put(&db, &key(i), b"some value"));
+    let db = on_sim(&bulky());
+    (0..KEYS).for_each(|i| put(&db, &key(i), &VALUE));
     delete_range(&db, &key(1), &key(KEYS - 1));
     let (seen, stats) = walk(&db);
     assert_eq!(seen, [key(0), key(KEYS - 1)]);
@@ -168,8 +176,8 @@ fn a_scan_jumps_within_the_tombstones_own_memtable() {
 #[test]
 fn tables_under_a_tombstone_are_not_opened() {
     let real = Real::new();
-    let db = real.open(&by_hand());
-    (0..KEYS).for_each(|i| put(&db, &key(i), b"some value"));
+    let db = real.open(&bulky());
+    (0..KEYS).for_each(|i| put(&db, &key(i), &VALUE));
     compact(&db);
     let tables = files(&db);
     assert!(tables >= 8, "{tables}");
@@ -177,7 +185,7 @@ fn tables_under_a_tombstone_are_not_opened() {
     db.flush().expect("flush");
     db.close().expect("close");
     drop(db);
-    let db = real.open(&by_hand());
+    let db = real.open(&bulky());
     assert_eq!(db.metrics().counters.open_tables, 0);
     let mut iter = db.iter(&ReadOptions::default()).expect("iter");
     iter.seek_to_first().expect("first");
@@ -258,8 +266,8 @@ fn range_deletes_come_back_from_the_log_and_from_tables() {
 fn a_long_tombstone_is_cut_by_what_it_overlaps_below() {
     // Many tables on L6, then a tombstone over all of them that goes to L5: no table of L5 may
     // overlap more of L6 than ten tables' worth, though there are no points to cut at.
-    let db = on_sim(&Options { table_bytes: 16 << 10, ..by_hand() });
-    (0..2 * KEYS).for_each(|i| put(&db, &key(i), b"some value"));
+    let db = on_sim(&bulky());
+    (0..2 * KEYS).for_each(|i| put(&db, &key(i), &VALUE));
     compact(&db);
     let below = files(&db);
     assert!(below > 40, "{below}");

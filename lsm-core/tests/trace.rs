@@ -161,8 +161,10 @@ impl Checker {
                 let manifest = self.manifests.get_mut(&number).expect("written before");
                 manifest.synced = manifest.bytes.len();
             }
-            (Some(FileName::Temp(_)), OpKind::Write) => self.pending_current = data.to_vec(),
-            (Some(FileName::Temp(_)), OpKind::Rename) => {
+            (Some(FileName::Temp(name)), OpKind::Write) if name == "CURRENT.tmp" => {
+                self.pending_current = data.to_vec()
+            }
+            (Some(FileName::Temp(name)), OpKind::Rename) if name == "CURRENT.tmp" => {
                 let text = String::from_utf8(self.pending_current.clone()).expect("text");
                 match FileName::parse(text.trim_end()) {
                     Some(FileName::Manifest(number)) => self.current.push(number),

@@ -32,7 +32,8 @@ pub trait Fs: Send + Sync + 'static {
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn File>>;
 
     /// Renames a file, replacing the target if there is one. Atomic; durable after `sync_dir` of
-    /// the target's directory (both, if they differ).
+    /// the target's directory (both, if they differ). A directory can be renamed within the one it
+    /// lies in, to a name that is free or that of an empty directory.
     ///
     /// # Errors
     /// Those of the file system.

@@ -214,7 +214,7 @@ fn merge_all(
     cancel: Option<&Arc<AtomicBool>>,
 ) -> Result<Written> {
     let watch = Watch::begin(&tree.comparator);
-    let ranges = plan.sub_ranges(engine.options.subcompactions_max);
+    let ranges = plan.sub_ranges(engine.options.load().subcompactions_max);
     watch.check()?;
     let parts = ranges.len();
     let jobs = Arc::new(SubJobs {

@@ -54,6 +54,7 @@ pub(crate) struct Outputs<'a> {
     equal_is_identical: bool,
     finished: Written,
     target_bytes: u64,
+    overlap_bytes_max: u64,
 }
 
 /// Tables whose bytes are all with the kernel, but not yet durable.
@@ -114,6 +115,8 @@ fn unlink(engine: &Engine, number: FileNumber) {
 impl<'a> Outputs<'a> {
     /// Tables for `level`; for level 0 they get `epoch`, and there is only one.
     pub(crate) fn new(engine: &'a Engine, tree: &'a Tree, level: usize, epoch: u64) -> Outputs<'a> {
+        // Once for all tables of a job: a change in between is for the next one.
+        let table_bytes = tree.options.load().table_bytes;
         Outputs {
             engine,
             tree,
@@ -130,7 +133,8 @@ impl<'a> Outputs<'a> {
             last_user_key: Vec::new(),
             equal_is_identical: tree.comparator.equal_is_identical(),
             finished: Written::default(),
-            target_bytes: if level == 0 { u64::MAX } else { tree.options.table_bytes },
+            target_bytes: if level == 0 { u64::MAX } else { table_bytes },
+            overlap_bytes_max: GRANDPARENT_OVERLAP_MAX * table_bytes,
         }
     }
 
@@ -240,7 +244,7 @@ impl<'a> Outputs<'a> {
         let next = bytes + bytes.saturating_sub(self.aligned_bytes);
         self.aligned_bytes = bytes;
         next > self.target_bytes && bytes >= self.target_bytes / 2
-            || self.overlapped_bytes > GRANDPARENT_OVERLAP_MAX * self.tree.options.table_bytes
+            || self.overlapped_bytes > self.overlap_bytes_max
     }
 
     /// Leaves the grandparents behind that end before `user`; true if there was one.
@@ -321,7 +325,7 @@ impl Drop for Outputs<'_> {
 
 /// How tables of `level` are written.
 fn table_options(tree: &Tree, level: usize) -> TableOptions {
-    let options = &tree.options;
+    let options = tree.options.load();
     let bottom = level + 1 >= crate::version::LEVELS;
     let compression = if bottom { options.compression_bottom } else { options.compression };
     TableOptions {
@@ -329,7 +333,7 @@ fn table_options(tree: &Tree, level: usize) -> TableOptions {
         restart_interval: options.block_restart_interval,
         filter_bits_per_key: options.filter_bits_per_key,
         filter_whole_keys: options.filter_whole_keys,
-        prefix_extractor: options.prefix_extractor.clone(),
+        prefix_extractor: tree.prefix_extractor.clone(),
         compression: match compression {
             options::Compression::None => Compression::None,
             options::Compression::Lz4 => Compression::Lz4,

@@ -11,7 +11,7 @@ use crate::keyspace::{self, Keyspace};
 use crate::options::{CompactRangeOptions, FlushOptions, KeyspaceOptions, ReadOptions, WriteOptions};
 use crate::read::get::ReadContext;
 use crate::write::stall::StallReport;
-use crate::{Result, Slice, manual, open, properties};
+use crate::{Result, Slice, manual, open, options, properties};
 
 impl Db {
     /// Names of the keyspaces of the database in `path`, the default one first, the others by age. It
@@ -97,6 +97,38 @@ impl Db {
     pub fn single_delete_in(&self, options: &WriteOptions, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         let mut batch = WriteBatch::with_capacity(key.len() + 24);
         batch.single_delete_in(keyspace.id(), key)?;
+        self.write_in(options, keyspace, batch)
+    }
+
+    /// As [`Db::merge`].
+    ///
+    /// # Errors
+    /// As [`Db::merge`] and [`Db::put_in`].
+    pub fn merge_in(
+        &self,
+        options: &WriteOptions,
+        keyspace: &Keyspace,
+        key: &[u8],
+        operand: &[u8],
+    ) -> Result<()> {
+        let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
+        batch.merge_in(keyspace.id(), key, operand)?;
+        self.write_in(options, keyspace, batch)
+    }
+
+    /// As [`Db::delete_range`].
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`] and [`Db::put_in`].
+    pub fn delete_range_in(
+        &self,
+        options: &WriteOptions,
+        keyspace: &Keyspace,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<()> {
+        let mut batch = WriteBatch::with_capacity(from.len() + to.len() + 24);
+        batch.delete_range_in(keyspace.id(), from, to)?;
         self.write_in(options, keyspace, batch)
     }
 
@@ -191,6 +223,14 @@ impl Db {
     ) -> Result<()> {
         self.engine().check_keyspace(&keyspace.0)?;
         manual::compact_range(self.engine(), &keyspace.0, options, from, to)
+    }
+
+    /// As [`Db::set_options`], for the options of a keyspace.
+    ///
+    /// # Errors
+    /// As [`Db::set_options`] and [`Db::put_in`]; `InvalidArgument` also for an option of the database.
+    pub fn set_options_in(&self, keyspace: &Keyspace, changes: &[(&str, &str)]) -> Result<()> {
+        options::live::set_in(self.engine(), &keyspace.0, changes)
     }
 
     /// A property of a keyspace, or one that only the database has. `None` for a name that is not known.

@@ -17,7 +17,7 @@ use crate::version::manifest;
 use crate::{Error, ErrorKind, Result};
 
 /// What the manifest says.
-pub(super) struct Found {
+pub(crate) struct Found {
     pub(super) db_id: DbId,
     pub(super) manifest: FileNumber,
     pub(super) trees: BTreeMap<u32, FoundTree>,
@@ -28,6 +28,8 @@ pub(super) struct Found {
     pub(super) log_named: Option<FileNumber>,
     /// It holds its snapshot and then what looks like an unfinished record.
     pub(super) first_record_torn: bool,
+    /// The version of the database's format.
+    pub(super) format_version: u32,
 }
 
 /// A keyspace and its one tree.
@@ -73,6 +75,7 @@ pub(super) fn read_manifest(fs: &dyn Fs, dir: &Path) -> Result<Found> {
         replay_start: FileNumber(0),
         log_named: None,
         first_record_torn: end.torn && end.records == 1,
+        format_version: 1,
     };
     for record in records {
         found.apply(record).map_err(|e| e.at_path(&path))?;
@@ -86,6 +89,7 @@ impl Found {
         self.last_seqno = self.last_seqno.max(record.last_seqno.unwrap_or_default());
         self.replay_start = record.replay_start.unwrap_or(self.replay_start);
         self.log_named = record.log_named.or(self.log_named);
+        self.format_version = record.format_version.unwrap_or(self.format_version);
         for id in record.keyspaces_dropped {
             if id == 0 || self.trees.remove(&id).is_none() {
                 return Err(Error::corruption(format!("keyspace {id} is dropped, which is not there")));

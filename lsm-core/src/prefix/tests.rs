@@ -30,7 +30,8 @@ fn extract<'k>(extractor: &PrefixExtractor, key: &'k [u8]) -> Option<&'k [u8]> {
 
 #[test]
 fn what_the_extractors_take() {
-    let cases: [(PrefixExtractor, &[u8], Option<&[u8]>); 9] = [
+    type Case = (PrefixExtractor, &'static [u8], Option<&'static [u8]>);
+    let cases: [Case; 9] = [
         (PrefixExtractor::Fixed(3), b"ab", None),
         (PrefixExtractor::Fixed(3), b"abc", Some(b"abc")),
         (PrefixExtractor::Fixed(3), b"abcd", Some(b"abc")),

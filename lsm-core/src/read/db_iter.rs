@@ -238,12 +238,12 @@ impl<I: InternalIter> DbIter<I> {
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.guarded(|this| {
             this.begin(None)?;
-            let state = this.to_first()?;
+            let state = this.go_to_first()?;
             this.arrive(state)
         })
     }
 
-    fn to_first(&mut self) -> Result<State> {
+    fn go_to_first(&mut self) -> Result<State> {
         match self.lower.take() {
             None => {
                 self.tell(Toward::Upper, false)?;
@@ -265,12 +265,12 @@ impl<I: InternalIter> DbIter<I> {
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.guarded(|this| {
             this.begin(None)?;
-            let state = this.to_last()?;
+            let state = this.go_to_last()?;
             this.arrive(state)
         })
     }
 
-    fn to_last(&mut self) -> Result<State> {
+    fn go_to_last(&mut self) -> Result<State> {
         match self.upper.take() {
             None => {
                 self.tell(Toward::Lower, false)?;
@@ -293,7 +293,7 @@ impl<I: InternalIter> DbIter<I> {
         self.guarded(|this| {
             this.begin(Some(target))?;
             if this.below_lower(target) {
-                return this.to_first();
+                return this.go_to_first();
             }
             if this.at_or_above_upper(target) {
                 return Ok(State::Invalid);
@@ -311,7 +311,7 @@ impl<I: InternalIter> DbIter<I> {
         self.guarded(|this| {
             this.begin(Some(target))?;
             if this.at_or_above_upper(target) {
-                return this.to_last();
+                return this.go_to_last();
             }
             if this.below_lower(target) {
                 return Ok(State::Invalid);

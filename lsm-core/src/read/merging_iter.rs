@@ -226,35 +226,38 @@ impl<I: InternalIter> MergingIter<I> {
     /// Passes over what range tombstones hide, in the present direction.
     #[inline]
     fn pass_hidden(&mut self) -> Result<()> {
-        let Some(mut cover) = self.cover.take() else { return Ok(()) };
-        let passed = self.pass_covered(&mut cover);
-        self.cover = Some(cover);
-        // Half-moved children are no position.
-        passed.inspect_err(|_| self.valid = false)
+        if self.cover.is_none() { Ok(()) } else { self.pass_hidden_by_cover() }
     }
 
-    fn pass_covered(&mut self, cover: &mut ScanCover) -> Result<()> {
+    #[inline(never)]
+    fn pass_hidden_by_cover(&mut self) -> Result<()> {
+        // Half-moved children are no position.
+        self.pass_covered().inspect_err(|_| self.valid = false)
+    }
+
+    fn pass_covered(&mut self) -> Result<()> {
         let forward = self.direction == Direction::Forward;
-        cover.note_landing(None)?;
+        if let Some(cover) = &mut self.cover {
+            cover.note_landing(None)?;
+        }
         while self.valid {
             let winner = self.tree[0] as usize;
+            let Some(cover) = &mut self.cover else { return Ok(()) };
             match cover.check(self.children[winner].key(), winner, forward)? {
                 None => return Ok(()),
                 Some(Hidden::Step) => self.step()?,
-                Some(Hidden::Jump(first)) => {
-                    self.jump(first, cover.target())?;
-                    self.build();
-                    if self.valid {
-                        cover.note_landing(Some(self.children[self.tree[0] as usize].key()))?;
-                    }
-                }
+                Some(Hidden::Jump(first)) => self.jump(first)?,
             }
         }
         Ok(())
     }
 
-    /// Moves the children from `first` on to `target` (backward: before it), if they are not past it.
-    fn jump(&mut self, first: usize, target: &[u8]) -> Result<()> {
+    /// Moves the children from `first` on to where the cover says (backward: before it), if they are not
+    /// past it.
+    fn jump(&mut self, first: usize) -> Result<()> {
+        self.valid = false;
+        let Some(cover) = &self.cover else { return Ok(()) };
+        let target = cover.target();
         for child in &mut self.children[first..] {
             if !child.valid() {
                 continue;
@@ -265,6 +268,12 @@ impl<I: InternalIter> MergingIter<I> {
                 Direction::Backward if order.is_gt() => child.seek_for_prev(target)?,
                 _ => {}
             }
+        }
+        self.build();
+        if self.valid
+            && let Some(cover) = &mut self.cover
+        {
+            cover.note_landing(Some(self.children[self.tree[0] as usize].key()))?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::key::{KEY_BYTES_MAX, TRAILER_BYTES};
 use crate::types::{FileNumber, SEQNO_MAX, SeqNo, TreeId};
+use crate::upgrade::check_version;
 use crate::wal::LogPosition;
 use crate::{Error, ErrorKind, Result};
 
@@ -54,6 +55,8 @@ pub struct ManifestRecord {
     pub keyspace_id_next: Option<u32>,
     /// Sequences whose clues into a tree stand for nothing: their values never reached the disk.
     pub void_intervals: Vec<VoidInterval>,
+    /// The version of the database's format ([`crate::upgrade`]); in snapshots.
+    pub format_version: Option<u32>,
     /// What changed in trees.
     pub edits: Vec<TreeEdit>,
 }
@@ -187,6 +190,8 @@ mod tag {
     pub(super) const TREE_EDIT: u64 = 18;
     /// Id.
     pub(super) const KEYSPACE_ID_NEXT: u64 = 20;
+    /// Number. First of a record's fields: a newer one says more than what else is not known.
+    pub(super) const FORMAT_VERSION: u64 = 32;
 
     /// Keyspace, shard.
     pub(super) const TREE: u64 = 2;
@@ -286,6 +291,7 @@ fn read_tree(r: &mut Reader<'_>) -> Result<TreeId> {
 impl ManifestRecord {
     /// Appends the record's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        number_field(out, tag::FORMAT_VERSION, self.format_version.map(u64::from));
         number_field(out, tag::NEXT_FILE_NUMBER, self.next_file_number.map(|n| n.0));
         number_field(out, tag::LAST_SEQNO, self.last_seqno);
         number_field(out, tag::REPLAY_START, self.replay_start.map(|n| n.0));
@@ -326,6 +332,10 @@ impl ManifestRecord {
         let mut record = ManifestRecord::default();
         read_fields(&mut Reader::new(bytes, "a manifest record"), "a manifest record", |tag, r| {
             match tag {
+                tag::FORMAT_VERSION => {
+                    let found = read_small(r, "a database format")?;
+                    record.format_version = Some(check_version(found)?);
+                }
                 tag::NEXT_FILE_NUMBER => record.next_file_number = Some(FileNumber(r.varint()?)),
                 tag::LAST_SEQNO => record.last_seqno = Some(read_seqno(r)?),
                 tag::REPLAY_START => record.replay_start = Some(FileNumber(r.varint()?)),

@@ -10,7 +10,7 @@
 //! record   = payload length u32 (not 0), masked CRC32C u32, payload (`edit`)
 //!            the checksum begins with that of database id and file number (8 bytes), then covers
 //!            the length and the payload
-//! CURRENT  = "MANIFEST-NNNNNN\n"
+//! CURRENT  = "MANIFEST-NNNNNN\n"; a later form would begin with "format N\n", so as to be told
 //! ```
 //!
 //! Invariants
@@ -304,14 +304,21 @@ pub fn write_current(fs: &dyn Fs, dir: &Path, number: FileNumber) -> Result<()> 
 /// The manifest that `CURRENT` in `dir` names: number and path. That it is there is not checked.
 ///
 /// # Errors
-/// `NotFound` if there is no `CURRENT`; `Corruption` if it names no manifest; those of the file.
+/// `NotFound` if there is no `CURRENT`; `Corruption` if it names no manifest; `NewerFormat` if it has
+/// another form; those of the file.
 pub fn read_current(fs: &dyn Fs, dir: &Path) -> Result<(FileNumber, PathBuf)> {
     let path = FileName::Current.path(dir);
     let file = fs.open(&path, Access::Read)?;
     // The longest name has 20 digits; one byte more than fits shows what is too long.
     let mut buffer = [0; 64];
     let got = file.read_at(&mut buffer, 0)?;
-    let name = std::str::from_utf8(&buffer[..got]).ok().and_then(|text| text.strip_suffix('\n'));
+    let text = std::str::from_utf8(&buffer[..got]).unwrap_or_default();
+    let format = text.strip_prefix("format ").and_then(|rest| rest.split_once('\n'));
+    if let Some(format) = format.and_then(|(number, _)| number.parse::<u32>().ok()) {
+        let text = format!("CURRENT format {format} (this build knows up to 1)");
+        return Err(Error::new(ErrorKind::NewerFormat, text).at_path(&path));
+    }
+    let name = text.strip_suffix('\n');
     match name.and_then(FileName::parse) {
         Some(FileName::Manifest(number)) => Ok((number, FileName::Manifest(number).path(dir))),
         _ => Err(Error::corruption("CURRENT does not name a manifest").at_path(&path)),

@@ -44,7 +44,7 @@ use crate::Result;
 use crate::compaction::output::Written;
 use crate::engine::Engine;
 use crate::filename::FileName;
-use crate::gate::Gate;
+use crate::gate::{Gate, GateGuard};
 use crate::invariants::check_settling;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo, TreeId};
@@ -379,12 +379,19 @@ impl VersionSet {
     fn roll(&self, engine: &Engine, manifest: &mut Manifest) -> Result<()> {
         let number = engine.new_file_number();
         let old = FileName::Manifest(manifest.number).path(&engine.dir);
-        let snapshot = self.durable_snapshot(engine);
+        let trees = self.durable.lock().clone();
+        let snapshot = self.durable_snapshot(engine, &trees);
         let writer = start_manifest(engine.env.fs().as_ref(), &engine.dir, engine.db_id, number, &snapshot)?;
         *manifest = Manifest { number, start_bytes: writer.size(), writer: Some(writer) };
         // Nothing names the old one any more; a failure leaves an orphan for the next opening.
         let _ = engine.env.fs().unlink(&old);
         Ok(())
+    }
+
+    /// Keeps everything from settling until the guard is dropped: the durable versions, the floors and
+    /// the front of the log stay what they are.
+    pub(crate) fn hold_still(&self) -> GateGuard<'_> {
+        self.settling.enter()
     }
 
     /// The number of the manifest in use.
@@ -402,12 +409,17 @@ impl VersionSet {
         self.queue.lock().iter().any(|install| install.tree.id == id)
     }
 
-    /// The durable state of all trees.
-    fn durable_snapshot(&self, engine: &Engine) -> ManifestRecord {
-        let trees = self.durable.lock().clone();
+    /// The trees that the durable manifest knows, but for those whose drop has begun.
+    pub(crate) fn durable_trees(&self) -> Vec<Arc<Tree>> {
+        self.durable.lock().iter().filter(|tree| !tree.is_dropped()).cloned().collect()
+    }
+
+    /// The durable state of `trees`. What it says belongs together only while nothing settles and, as
+    /// far as the log goes, no group is logged.
+    pub(crate) fn durable_snapshot(&self, engine: &Engine, trees: &[Arc<Tree>]) -> ManifestRecord {
         let mut snapshot = ManifestRecord::default();
         let mut floors = Floors::new();
-        for tree in &trees {
+        for tree in trees {
             let state = tree.lock();
             floors.insert(tree.id, state.durable_floor);
             snapshot.edits.push(tree_snapshot(tree, &state.durable, state.durable_floor));
@@ -423,6 +435,7 @@ impl VersionSet {
             replay_start: Some(engine.log.first_needed(&floors)),
             // The directory is synced before this manifest comes into force.
             log_named: engine.log.newest(),
+            format_version: Some(engine.format_version),
             ..snapshot
         }
     }

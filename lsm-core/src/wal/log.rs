@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use dialsm_io::{File, Fs};
 use parking_lot::Mutex;
@@ -73,6 +73,8 @@ struct Segments {
     /// Names made so far, and how many of them are durable.
     names_made: u64,
     names_synced: u64,
+    /// Copies being made of segments: nothing is recycled meanwhile.
+    pins: usize,
     synced: LogPosition,
     /// Up to this sequence all that was logged is durable.
     synced_seqno: SeqNo,
@@ -89,10 +91,10 @@ pub(crate) struct Log {
     /// No segment of this opening has a lower number, and those found that do are in the chain or
     /// not wanted.
     first_own: FileNumber,
-    segment_bytes: u64,
-    total_bytes_max: u64,
+    segment_bytes: AtomicU64,
+    total_bytes_max: AtomicU64,
     over_bound: AtomicBool,
-    spare_max: usize,
+    spare_max: AtomicUsize,
     syncing: Gate,
     segments: Mutex<Segments>,
 }
@@ -121,12 +123,28 @@ impl Log {
             dir,
             db_id,
             first_own,
-            segment_bytes,
-            total_bytes_max,
+            segment_bytes: AtomicU64::new(segment_bytes),
+            total_bytes_max: AtomicU64::new(total_bytes_max),
             over_bound: AtomicBool::new(false),
-            spare_max,
+            spare_max: AtomicUsize::new(spare_max),
             syncing: Gate::new(env),
             segments: Mutex::new(Segments::default()),
+        }
+    }
+
+    /// Changes the bounds. The current segment keeps its size, closed ones and spare ones go by the
+    /// new bounds from now on.
+    pub(crate) fn set_bounds(&self, segment_bytes: u64, total_bytes_max: u64, spare_max: usize) {
+        self.segment_bytes.store(segment_bytes, Ordering::Relaxed);
+        self.total_bytes_max.store(total_bytes_max, Ordering::Relaxed);
+        self.spare_max.store(spare_max, Ordering::Relaxed);
+        let mut segments = self.segments.lock();
+        self.note_size(&segments);
+        let surplus = segments.spare.len().saturating_sub(spare_max);
+        let unlink: Vec<_> = segments.spare.drain(..surplus).collect();
+        drop(segments);
+        for (_, path) in unlink {
+            let _ = self.fs.unlink(&path);
         }
     }
 
@@ -246,15 +264,20 @@ impl Log {
     pub(crate) fn retire_before(&self, replay_start: FileNumber) {
         let mut unlink = Vec::new();
         {
+            let spare_max = self.spare_max.load(Ordering::Relaxed);
             let mut segments = self.segments.lock();
             while segments.chain.len() > 1 && segments.chain[0].number < replay_start {
                 let segment = segments.chain.pop_front().expect("the length was just checked");
-                if !segment.ours || self.spare_max == 0 {
+                if segments.pins > 0 {
+                    // Older ones first, so that of what was retired a front is gone.
+                    unlink.extend(segments.spare.drain(..).map(|(_, path)| path));
+                }
+                if !segment.ours || spare_max == 0 || segments.pins > 0 {
                     unlink.push(segment.path);
                     continue;
                 }
                 segments.spare.push_back((segment.file, segment.path));
-                if segments.spare.len() > self.spare_max {
+                if segments.spare.len() > spare_max {
                     unlink.extend(segments.spare.pop_front().map(|(_, path)| path));
                 }
             }
@@ -264,6 +287,17 @@ impl Log {
             // A file that stays is found as an orphan by the next opening.
             let _ = self.fs.unlink(&path);
         }
+    }
+
+    /// The segments from `first` on, as far as they are written now; what is retired while the pin is
+    /// held is unlinked, and never overwritten.
+    pub(crate) fn pin(&self, first: FileNumber) -> LogPin<'_> {
+        let mut state = self.segments.lock();
+        state.pins += 1;
+        let wanted = state.chain.iter().filter(|s| s.number >= first);
+        let segments =
+            wanted.map(|s| PinnedSegment { number: s.number, file: s.file.clone(), end: s.end }).collect();
+        LogPin { log: self, segments }
     }
 
     /// The oldest segment that recovery would need with the trees' floors at `floors`. While there is
@@ -312,7 +346,8 @@ impl Log {
     fn note_size(&self, segments: &Segments) {
         let closed = segments.chain.len().saturating_sub(1);
         let bytes: u64 = segments.chain.iter().take(closed).map(|s| s.end).sum();
-        self.over_bound.store(bytes > self.total_bytes_max, Ordering::Relaxed);
+        let bound = self.total_bytes_max.load(Ordering::Relaxed);
+        self.over_bound.store(bytes > bound, Ordering::Relaxed);
     }
 
     /// Unlinks what was kept for recycling.
@@ -322,6 +357,26 @@ impl Log {
         for (_, path) in spare {
             let _ = self.fs.unlink(&path);
         }
+    }
+}
+
+/// A segment to be copied: its first `end` bytes do not change any more.
+pub(crate) struct PinnedSegment {
+    pub(crate) number: FileNumber,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) end: u64,
+}
+
+/// Keeps the bytes of segments until it is dropped.
+pub(crate) struct LogPin<'a> {
+    log: &'a Log,
+    /// Oldest first.
+    pub(crate) segments: Vec<PinnedSegment>,
+}
+
+impl Drop for LogPin<'_> {
+    fn drop(&mut self) {
+        self.log.segments.lock().pins -= 1;
     }
 }
 
@@ -346,7 +401,11 @@ impl LogWriter {
         trees: &[Arc<Tree>],
     ) -> Result<()> {
         let log = &engine.log;
-        if self.current.as_ref().is_none_or(|current| current.size() >= log.segment_bytes) {
+        if self
+            .current
+            .as_ref()
+            .is_none_or(|current| current.size() >= log.segment_bytes.load(Ordering::Relaxed))
+        {
             self.current = None;
             self.current = Some(roll(engine, first_seqno)?);
         }
@@ -413,7 +472,7 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
         None => {
             let file = log.fs.create(&path)?;
             let opened = file
-                .allocate(0, log.segment_bytes)
+                .allocate(0, log.segment_bytes.load(Ordering::Relaxed))
                 .and_then(|()| SegmentWriter::create(file, &log.db_id, number, prev, first_seqno));
             if opened.is_err() {
                 let _ = log.fs.unlink(&path);

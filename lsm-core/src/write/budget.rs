@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 /// See the module header.
 pub(crate) struct WriteBudget {
-    limit: u64,
+    limit: AtomicU64,
     /// Bytes of memtables that are written to.
     active: AtomicU64,
     /// Bytes of those that wait for their flush.
@@ -44,11 +44,21 @@ enum Stage {
 impl WriteBudget {
     pub(crate) fn new(limit: u64) -> WriteBudget {
         WriteBudget {
-            limit,
+            limit: AtomicU64::new(limit),
             active: AtomicU64::new(0),
             sealed: AtomicU64::new(0),
             full: AtomicBool::new(false),
         }
+    }
+
+    /// Changes the limit. The caller wakes writers.
+    pub(crate) fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
+        self.note();
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
     }
 
     /// Notes that a memtable holds `bytes` now.
@@ -107,7 +117,8 @@ impl WriteBudget {
 
     /// Looks whether writers wait, and notes it.
     fn note(&self) {
-        self.full.store(self.bytes() > self.limit + self.limit / 4, Ordering::Release);
+        let limit = self.limit();
+        self.full.store(self.bytes() > limit + limit / 4, Ordering::Release);
     }
 
     /// As [`WriteBudget::is_full`], after a look at the sums: two who note at once may leave an old
@@ -125,7 +136,8 @@ impl WriteBudget {
     /// Whether an active memtable should be switched though it is not full.
     #[inline]
     pub(crate) fn wants_switch(&self) -> bool {
-        self.bytes() > self.limit && self.sealed.load(Ordering::Acquire) < self.limit / 2
+        let limit = self.limit();
+        self.bytes() > limit && self.sealed.load(Ordering::Acquire) < limit / 2
     }
 
     /// Whether writers wait.

@@ -122,6 +122,12 @@ impl Commit {
         &self.visible
     }
 
+    /// Writes in the queue.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.lock().waiting.len()
+    }
+
     /// Commits `batch`; returns when it is visible (and synced, where asked).
     pub(crate) fn write(&self, engine: &Engine, batch: WriteBatch, sync: bool, logged: bool) -> Result<()> {
         let mine = Arc::new(Pending {
@@ -230,7 +236,7 @@ impl Commit {
     /// Leads one group. The caller holds leadership.
     fn lead(&self, engine: &Engine) {
         let mut leader = self.leader.lock();
-        let members = self.queue.lock().take_group(engine.options.max_write_group_bytes);
+        let members = self.queue.lock().take_group(engine.options.max_write_group_bytes());
         if members.is_empty() {
             drop(leader);
             self.free_lead();
@@ -392,7 +398,7 @@ fn try_log_group(
     trees: &[Arc<Tree>],
 ) -> Result<(SeqNo, Buffers)> {
     engine.error.check()?;
-    engine.check_open()?;
+    engine.check_writable()?;
     switch_memtables(engine, trees, leader.next_seqno - 1);
     let first_seqno = leader.next_seqno;
     let mut next = first_seqno;

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::metrics::StallCause;
 use crate::options::KeyspaceOptions;
+use crate::options::live::LiveKeyspaceOptions;
 use crate::write::commit::relieve_budget;
 use crate::{Error, ErrorKind, Result};
 
@@ -220,7 +221,7 @@ impl StallGate {
     pub(crate) fn admit(
         &self,
         engine: &Engine,
-        options: &KeyspaceOptions,
+        options: &LiveKeyspaceOptions,
         bytes: u64,
         no_slowdown: bool,
         deadline: Option<Nanos>,
@@ -235,7 +236,7 @@ impl StallGate {
     fn admit_slowly(
         &self,
         engine: &Engine,
-        options: &KeyspaceOptions,
+        options: &LiveKeyspaceOptions,
         bytes: u64,
         no_slowdown: bool,
         deadline: Option<Nanos>,
@@ -292,13 +293,13 @@ impl StallGate {
     /// with the line left as it is for others, if that is after `latest`.
     fn take_slot(
         &self,
-        options: &KeyspaceOptions,
+        options: &LiveKeyspaceOptions,
         now: Nanos,
         latest: Nanos,
         bytes: u64,
         pressure: f64,
     ) -> Option<Nanos> {
-        let slowest = options.delayed_write_bytes_per_s.max(1) as f64;
+        let slowest = options.load().delayed_write_bytes_per_s.max(1) as f64;
         let pace = slowest * PACE_SPAN.powf(1.0 - pressure);
         let cost = (bytes as f64 / pace * 1e9) as Nanos;
         let slot_after = |next: Nanos| next.clamp(now, now + DELAY_MAX);

@@ -6,6 +6,7 @@
 #[path = "../hostile/mod.rs"]
 mod hostile;
 
+mod checkpoint;
 mod io;
 mod keyspaces;
 mod log;

@@ -88,7 +88,7 @@ fn operate(rng: &mut Rng, model: &mut Model, batch: &mut WriteBatch, last: &mut 
             false
         }
         _ => {
-            let len = rng.below(200) as usize;
+            let len = rng.below(1000) as usize;
             let value = rng.bytes(len);
             batch.put(&key(at), &value).expect("put");
             model.insert(key(at), value);
@@ -103,14 +103,7 @@ fn b023_engines_that_compact_differently_agree_about_range_deletes() {
         by_hand(),
         // L0 only: it is merged within itself, because nothing may leave it for long.
         Options { level0_compaction_trigger: 4, level_base_bytes: 64 << 20, ..tiny() },
-        Options {
-            level0_compaction_trigger: 1,
-            write_buffer_bytes: 16 << 10,
-            table_bytes: 8 << 10,
-            level_base_bytes: 32 << 10,
-            subcompactions_max: 3,
-            ..tiny()
-        },
+        Options { level0_compaction_trigger: 1, level_base_bytes: 64 << 10, subcompactions_max: 3, ..tiny() },
     ];
     let dbs: Vec<Db> = settings.iter().map(on_sim).collect();
     let mut rng = Rng(23);

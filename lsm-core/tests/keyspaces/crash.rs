@@ -115,7 +115,7 @@ impl Machine {
         for thread in 0..3u64 {
             let user = self.user(db, seed ^ ((thread + 1) << 32), thread << 16);
             let job: Box<dyn FnOnce() + Send> = if thread == 2 {
-                Box::new(move || user.change(40))
+                Box::new(move || user.change(50))
             } else {
                 Box::new(move || user.write_all(writes))
             };
@@ -232,6 +232,8 @@ impl User {
                     ledger.lives.insert(id, Life::There);
                     ledger.created += 1;
                 }
+                // They stay a while, so that most batches find some.
+                Some(_) if self.rng.chance(1, 2) => {}
                 Some(keyspace) => {
                     self.ledger.lock().lives.insert(keyspace.id(), Life::BeingDropped);
                     self.db.drop_keyspace(&keyspace).expect("drop");
@@ -268,7 +270,13 @@ fn model_after(cut: &Cut, prefix: usize, there: &BTreeSet<u32>) -> BTreeMap<u32,
 }
 
 /// Opens the image of `cut`, checks it, and returns what it found and how many batches were left.
-fn check(env: &SimEnv, options: &Options, cut: &Cut, least: usize) -> (Machine, BTreeMap<u32, Model>, usize) {
+fn check(
+    env: &SimEnv,
+    options: &Options,
+    what: &str,
+    cut: &Cut,
+    least: usize,
+) -> (Machine, BTreeMap<u32, Model>, usize) {
     let machine = Machine::new(env, cut.image.clone());
     let db = open(&machine.env, options);
     db.verify(&mut |_, _| {}).expect("verify");
@@ -288,7 +296,7 @@ fn check(env: &SimEnv, options: &Options, cut: &Cut, least: usize) -> (Machine, 
     assert!(prefix <= cut.order.len());
     let wanted: BTreeSet<u64> = cut.order[..prefix].iter().copied().collect();
     assert_eq!(present, wanted, "{:?}: what is left is no prefix of the commits", cut.policy);
-    assert!(prefix >= least, "{:?}: {prefix} batches are left, {least} were promised", cut.policy);
+    assert!(prefix >= least, "{what}, {:?}: {prefix} batches are left, {least} were promised", cut.policy);
     let model = model_after(cut, prefix, &there);
     for (id, model) in &model {
         assert!(found[id] == *model, "{:?}: keyspace {id} is not as after {prefix} batches", cut.policy);
@@ -346,17 +354,18 @@ fn check_cut(env: &SimEnv, options: &Options, cut: &Cut, rng: &mut SplitMix64, d
             *taken.lock() = Some(fs.crash_image(policy));
         }
     }));
-    let (_, first, _) = check(env, options, &again, least);
+    let (_, first, _) = check(env, options, "first", &again, least);
     if let Some(image) = second.lock().take() {
         let again = Cut { image, policy, ledger: cut.ledger.clone(), order: cut.order.clone() };
-        check(env, options, &again, least);
+        // Where the first was a kill, it was followed by a power cut after all.
+        check(env, options, "cut again", &again, reach(&cut.ledger.durable));
         driven.double_cuts += 1;
     }
-    let (machine, found, prefix) = check(env, options, cut, least);
+    let (machine, found, prefix) = check(env, options, "second", cut, least);
     assert!(first == found, "two openings of one image differ");
     // What an opening has shown, no later cut takes back.
     let image = machine.env.sim_fs().crash_image(CrashPolicy::DropUnsynced);
-    let (_, kept, _) = check(env, options, &Cut { image, ..again }, prefix);
+    let (_, kept, _) = check(env, options, "kept", &Cut { image, ..again }, prefix);
     assert!(kept == found, "what was recovered is not durable");
     driven.cuts += 1;
     driven.promises += least as u64;
@@ -375,8 +384,8 @@ fn assert_driven(seeds: std::ops::Range<u64>, options: &Options) {
     seeds.for_each(|seed| run(seed, options, &mut driven));
     println!("{driven:?}");
     assert!(driven.cuts > 40 * runs && driven.double_cuts > 10 * runs, "{driven:?}");
-    assert!(driven.created >= 10 * runs && driven.dropped >= 7 * runs, "{driven:?}");
-    assert!(driven.batches_across > 150 * runs && driven.flushes > 10 * runs, "{driven:?}");
+    assert!(driven.created >= 8 * runs && driven.dropped >= 5 * runs, "{driven:?}");
+    assert!(driven.batches_across > 100 * runs && driven.flushes > 10 * runs, "{driven:?}");
     assert!(driven.lost_batches > 0 && driven.promises > 0, "{driven:?}");
     let either = |cases: [u64; 2]| cases.iter().all(|n| *n > 0);
     assert!(either(driven.amid_creation) && either(driven.amid_drop), "{driven:?}");

@@ -45,11 +45,14 @@ fn idle_and_seldom_written_keyspaces_do_not_hold_the_log() {
             put_in(&db, &seldom, &i.to_be_bytes(), b"v");
         }
         longest = longest.max(number(&db, "dialsm.log-bytes"));
+        if i % 250 == 249 {
+            // A writer may run ahead of the flushes; here they end now and then.
+            db.wait_until_idle().expect("idle");
+        }
     }
-    // Ten times the bound went through. Above it is what was written until flushes had ended.
+    // Ten times the bound went through.
     println!("the log had at most {longest} bytes, {} flushes", db.metrics().counters.flushes);
-    assert!(longest < 4 << 20, "{longest} bytes of log under a bound of 1 MiB");
-    db.wait_until_idle().expect("idle");
+    assert!(longest < 2 << 20, "{longest} bytes of log under a bound of 1 MiB");
     for keyspace in &idle {
         let in_memory = db.property_in(keyspace, "dialsm.num-entries-active-memtable").expect("there");
         assert_eq!(in_memory.as_deref(), Some("0"), "{keyspace:?} is not flushed");

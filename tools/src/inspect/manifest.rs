@@ -53,6 +53,7 @@ fn record(offset: u64, record: &ManifestRecord, printer: &mut Printer<'_>) -> io
     printer
         .item("record")
         .number("offset", offset)
+        .maybe("format_version", record.format_version.map(u64::from))
         .maybe("next_file_number", record.next_file_number.map(|number| number.0))
         .maybe("last_seqno", record.last_seqno)
         .maybe("replay_start", record.replay_start.map(|number| number.0))

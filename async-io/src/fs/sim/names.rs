@@ -207,18 +207,25 @@ impl Names {
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
-        let claim = self.find(from)?;
-        // The engine never moves directories, so the simulation does not know how.
-        let Entry::File(claim) = claim else { return Err(libc::EOPNOTSUPP) };
+        let moved = self.find(from)?;
         let (from_dir, from_name) = self.place(from)?;
         let (to_dir, to_name) = self.place(to)?;
-        match self.dir(to_dir).live.get(&to_name) {
-            Some(Entry::Dir(_)) => return Err(libc::EISDIR),
+        match (self.dir(to_dir).live.get(&to_name), &moved) {
             // Two names of one file: POSIX has it that nothing happens.
-            Some(Entry::File(there)) if there.inode.number == claim.inode.number => return Ok(()),
+            (Some(Entry::File(there)), Entry::File(file)) if there.inode.number == file.inode.number => {
+                return Ok(());
+            }
+            (Some(Entry::Dir(there)), Entry::Dir(dir)) if there == dir => return Ok(()),
+            (Some(Entry::Dir(_)), Entry::File(_)) => return Err(libc::EISDIR),
+            (Some(Entry::File(_)), Entry::Dir(_)) => return Err(libc::ENOTDIR),
+            (Some(Entry::Dir(there)), Entry::Dir(_)) if !self.dir(*there).live.is_empty() => {
+                return Err(libc::ENOTEMPTY);
+            }
+            // The engine moves no directory into another one, so the simulation does not know how.
+            (_, Entry::Dir(_)) if from_dir != to_dir => return Err(libc::EOPNOTSUPP),
             _ => {}
         }
-        let entry = Entry::File(Arc::clone(&claim.inode));
+        let entry = moved.stored();
         if from_dir == to_dir {
             self.record(to_dir, Some(&from_name), Some(&to_name), entry);
         } else {
@@ -228,7 +235,7 @@ impl Names {
             removal.requires = Some((to_dir, link));
         }
         self.dir_mut(from_dir).live.remove(&from_name);
-        self.dir_mut(to_dir).live.insert(to_name, Entry::File(claim));
+        self.dir_mut(to_dir).live.insert(to_name, moved);
         Ok(())
     }
 

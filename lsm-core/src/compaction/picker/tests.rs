@@ -115,7 +115,7 @@ fn picks_on_hand_made_versions() {
         (
             "a range tombstone's end only touches",
             "L5: a-c) 300 d-f 300\nL6: c-e 900 g-z 2000",
-            "LevelSaturation L5:2 L6:3 -> L6",
+            "LevelSaturation L5:1 -> L6",
         ),
         (
             "a range tombstone with nothing below is rewritten, not moved",

@@ -77,6 +77,7 @@ pub(in crate::version) fn random_record(rng: &mut Rng) -> ManifestRecord {
             let to = rng.below(SEQNO_MAX) + 2;
             VoidInterval { tree: random_tree(rng), from: rng.below(to), to }
         }),
+        format_version: some(rng, |_| crate::upgrade::FORMAT_VERSION),
         edits: list(rng, random_edit),
     }
 }

@@ -1,0 +1,386 @@
+//! Golden files: committed bytes of every format, which must read back for ever, and which today's
+//! writers must still make. See `golden/README.md`; `UPDATE=1` makes them anew.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
+mod hostile;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Once};
+
+use dialsm_core::format::{FileHeader, FileKind};
+use dialsm_core::key::{Comparator, Kind, internal_key};
+use dialsm_core::table::{Compression, TableOptions, TableWriter};
+use dialsm_core::types::{DbId, FileNumber, SeqNo, TreeId};
+use dialsm_core::upgrade::FORMAT_VERSION;
+use dialsm_core::version::edit::{KeyspaceDesc, ManifestRecord, TableDesc, TreeEdit, VoidInterval};
+use dialsm_core::version::manifest::{ManifestWriter, read_manifest, write_current};
+use dialsm_core::wal::{LogPosition, PrevEnd, SegmentWriter};
+use dialsm_core::{Db, Options, WriteBatch};
+use dialsm_io::{Access, Fs, SimFs};
+use hostile::{DIR, Image, Model, contents, env_on, fs_of, image_of, open_on, put};
+
+const DB_ID: DbId = *b"golden database!";
+
+/// Files that are read back, but not compared with what is written today.
+const READ_ONLY: [&str; 2] = ["000003.sst", "OPTIONS-000008"];
+
+fn value(n: u32) -> Vec<u8> {
+    (0..n % 90).map(|i| b'a' + ((n + i) % 26) as u8).collect()
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("golden key {n:05}").into_bytes()
+}
+
+/// What the operation with number `n` does; the number of its operation is its sequence number, too.
+fn kind(n: u32) -> Kind {
+    match n % 11 {
+        3 => Kind::Delete,
+        7 => Kind::SingleDelete,
+        _ => Kind::Put,
+    }
+}
+
+/// The operations of the database, oldest first: sequence number, number of the key.
+fn operations() -> Vec<(SeqNo, u32)> {
+    // Ever third key again in the second table, every seventh in the log.
+    let first = (0..300).map(|n| (SeqNo::from(n) + 1, n));
+    let second = (0..300).filter(|n| n % 3 == 0).map(|n| (SeqNo::from(n) + 1001, n));
+    let log = (0..300).filter(|n| n % 7 == 0).zip(0..).map(|(n, i)| (2001 + i, n));
+    first.chain(second).chain(log).collect()
+}
+
+/// What `seqno` does to key `n`.
+fn effect(seqno: SeqNo, n: u32) -> (Kind, Vec<u8>) {
+    let kind = kind(n + seqno as u32);
+    (kind, if kind == Kind::Put { value(n + seqno as u32) } else { Vec::new() })
+}
+
+fn expected() -> Model {
+    let mut model = Model::new();
+    for (seqno, n) in operations() {
+        match effect(seqno, n) {
+            (Kind::Put, value) => drop(model.insert(key(n), value)),
+            _ => drop(model.remove(&key(n))),
+        }
+    }
+    model
+}
+
+fn options() -> Options {
+    Options { write_buffer_bytes: 3 << 20, level_multiplier: 4.5, table_bytes: 1 << 20, ..Options::default() }
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+fn table(fs: &SimFs, number: u64, seqnos: std::ops::Range<SeqNo>, compression: Compression) -> TableDesc {
+    let file = fs.create(&path(&format!("{}.sst", FileNumber(number)))).expect("create");
+    let header = FileHeader { kind: FileKind::Table, db_id: DB_ID, number: FileNumber(number) };
+    let options =
+        TableOptions { block_bytes: 512, index_partition_bytes: 256, compression, ..Default::default() };
+    let mut writer = TableWriter::new(file, header, Comparator::default(), options).expect("writer");
+    writer.set_property("golden.word", b"gold").expect("a property");
+    // One operation a key, so that the order of keys is that of sequence numbers.
+    for (seqno, n) in operations().into_iter().filter(|(seqno, _)| seqnos.contains(seqno)) {
+        let (kind, value) = effect(seqno, n);
+        writer.add(&internal_key(&key(n), seqno, kind as u8), &value).expect("add");
+    }
+    let meta = writer.finish().expect("finish");
+    TableDesc {
+        number: FileNumber(number),
+        epoch: number,
+        file_bytes: meta.file_bytes,
+        checksum: meta.checksum,
+        smallest: meta.smallest,
+        largest: meta.largest,
+        seqno_min: meta.seqno_min,
+        seqno_max: meta.seqno_max,
+        entries: meta.entries,
+        deletes: meta.deletes,
+        raw_key_bytes: meta.raw_key_bytes,
+        raw_value_bytes: meta.raw_value_bytes,
+        ..TableDesc::default()
+    }
+}
+
+/// Two segments; the second one vouches for the first.
+fn logs(fs: &SimFs) {
+    let mut operations: Vec<_> = operations().into_iter().filter(|(seqno, _)| *seqno > 2000).collect();
+    let rest = operations.split_off(operations.len() / 2);
+    let mut previous = None;
+    for (number, operations) in [(5, operations), (6, rest)] {
+        let file = fs.create(&path(&format!("{}.log", FileNumber(number)))).expect("create");
+        let first = operations[0].0;
+        let mut writer =
+            SegmentWriter::create(file, &DB_ID, FileNumber(number), previous, first).expect("segment");
+        let mut synced = LogPosition::default();
+        for group in operations.chunks(5) {
+            let mut batch = WriteBatch::new();
+            for (seqno, n) in group {
+                match effect(*seqno, *n) {
+                    (Kind::Delete, _) => batch.delete(&key(*n)).expect("delete"),
+                    (Kind::SingleDelete, _) => batch.single_delete(&key(*n)).expect("delete"),
+                    (_, value) => batch.put(&key(*n), &value).expect("put"),
+                }
+            }
+            writer.append(group[0].0, group.len() as u32, &[batch.as_bytes()], synced).expect("append");
+            synced = writer.position();
+        }
+        previous = Some(PrevEnd { position: writer.position(), synced: true });
+    }
+}
+
+fn manifest(fs: &SimFs, plain: TableDesc, lz4: TableDesc) {
+    let edit = |table: TableDesc, level: u8, floor: SeqNo, comparator: Option<String>| TreeEdit {
+        comparator,
+        added: vec![(level, table)],
+        floor: Some(floor),
+        ..TreeEdit::default()
+    };
+    let snapshot = ManifestRecord {
+        edits: vec![edit(plain, 6, 301, Some(Comparator::default().name().to_owned()))],
+        next_file_number: Some(FileNumber(5)),
+        last_seqno: Some(300),
+        replay_start: Some(FileNumber(0)),
+        format_version: Some(FORMAT_VERSION),
+        ..ManifestRecord::default()
+    };
+    let flushed = ManifestRecord {
+        edits: vec![edit(lz4, 0, 2001, None)],
+        next_file_number: Some(FileNumber(7)),
+        last_seqno: Some(2020),
+        replay_start: Some(FileNumber(5)),
+        log_named: Some(FileNumber(6)),
+        ..ManifestRecord::default()
+    };
+    let file = fs.create(&path("MANIFEST-000004")).expect("create");
+    let mut writer = ManifestWriter::create(file, &DB_ID, FileNumber(4), &snapshot).expect("manifest");
+    writer.append(&flushed).expect("append");
+    writer.mark(&ManifestRecord { last_seqno: Some(2020), ..ManifestRecord::default() }).expect("mark");
+    write_current(fs, Path::new(DIR), FileNumber(4)).expect("CURRENT");
+}
+
+/// The text that an opening with [`options`] writes.
+fn options_text() -> Vec<u8> {
+    let fs = SimFs::new(0);
+    drop(open_on(fs.clone(), &options()).expect("open"));
+    let image = image_of(fs.as_ref(), Path::new(DIR));
+    let (_, text) = image.into_iter().find(|(name, _)| name.starts_with("OPTIONS")).expect("OPTIONS");
+    text
+}
+
+fn database() -> Image {
+    let fs = SimFs::new(0);
+    fs.create_dir_all(Path::new(DIR)).expect("directory");
+    let plain = table(&fs, 2, 1..1001, Compression::None);
+    let lz4 = table(&fs, 3, 1001..2001, Compression::Lz4);
+    logs(&fs);
+    manifest(&fs, plain, lz4);
+    let mut image = image_of(fs.as_ref(), Path::new(DIR));
+    image.insert("OPTIONS-000008".into(), options_text());
+    image
+}
+
+fn batch() -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for keyspace in [0, 1, 300] {
+        batch.put_in(keyspace, b"put", b"a value").expect("put");
+        batch.put_in(keyspace, b"", b"").expect("put");
+        batch.delete_in(keyspace, b"deleted").expect("delete");
+        batch.single_delete_in(keyspace, b"deleted once").expect("single delete");
+        batch.merge_in(keyspace, b"merged", b"operand").expect("merge");
+        batch.delete_range_in(keyspace, b"from", b"to").expect("delete range");
+    }
+    batch.put(&[0xff; 200], &[7; 300]).expect("put");
+    batch
+}
+
+fn all_fields() -> Vec<ManifestRecord> {
+    let tree = TreeId { keyspace: 3, shard: 2 };
+    let table = TableDesc {
+        number: FileNumber(70),
+        epoch: 71,
+        file_bytes: 1 << 40,
+        checksum: 0xdead_beef,
+        smallest: internal_key(b"a", 5, Kind::Put as u8),
+        largest: internal_key(b"z", 4, Kind::Delete as u8),
+        seqno_min: 4,
+        seqno_max: 5,
+        logged_seqno_max: 5,
+        entries: 9,
+        deletes: 2,
+        range_deletes: 1,
+        raw_key_bytes: 100,
+        raw_value_bytes: 200,
+        dir_id: 1,
+        clues: 3,
+        redirected: 4,
+        redirected_bytes: 400,
+    };
+    let all = ManifestRecord {
+        next_file_number: Some(FileNumber(99)),
+        last_seqno: Some(12_345),
+        replay_start: Some(FileNumber(80)),
+        log_named: Some(FileNumber(81)),
+        replay_end: Some(LogPosition { segment: FileNumber(79), offset: 4_096 }),
+        hash_key: Some(*b"sixteen byte key"),
+        keyspaces_created: vec![KeyspaceDesc {
+            id: 3,
+            name: "ksp\u{e4}ce".into(),
+            shards: 4,
+            comparator: "dialsm.bytewise".into(),
+        }],
+        keyspaces_dropped: vec![1, 2],
+        keyspace_id_next: Some(7),
+        void_intervals: vec![VoidInterval { tree, from: 10, to: 20 }],
+        format_version: Some(FORMAT_VERSION),
+        edits: vec![TreeEdit {
+            tree,
+            comparator: Some("dialsm.bytewise".into()),
+            merge_operator: Some("dialsm.counter".into()),
+            added: vec![(1, table)],
+            removed: vec![(0, FileNumber(60)), (2, FileNumber(61))],
+            floor: Some(1_000),
+            cursors: vec![(1, internal_key(b"m", 1, Kind::Put as u8))],
+        }],
+    };
+    vec![all, ManifestRecord { last_seqno: Some(12_346), ..ManifestRecord::default() }]
+}
+
+fn manifest_of(records: &[ManifestRecord]) -> Vec<u8> {
+    let fs = SimFs::new(0);
+    let file = fs.create(Path::new("/m")).expect("create");
+    let mut writer = ManifestWriter::create(file, &DB_ID, FileNumber(9), &records[0]).expect("manifest");
+    records[1..].iter().for_each(|record| writer.append(record).expect("append"));
+    hostile::read_file(fs.as_ref(), Path::new("/m"))
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1").join(name)
+}
+
+/// With `UPDATE=1` makes the files anew, once, before any test looks at them.
+fn update() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if std::env::var_os("UPDATE").is_none() {
+            return;
+        }
+        let write = |name: &str, bytes: &[u8]| std::fs::write(golden(name), bytes).expect("write");
+        let _ = std::fs::remove_dir_all(golden(""));
+        std::fs::create_dir_all(golden("db")).expect("tests/golden is writable");
+        write("batch.bin", batch().as_bytes());
+        write("manifest-all.bin", &manifest_of(&all_fields()));
+        database().iter().for_each(|(name, bytes)| write(&format!("db/{name}"), bytes));
+    });
+}
+
+/// The committed database.
+fn committed() -> Image {
+    let entries = std::fs::read_dir(golden("db")).expect("tests/golden/v1/db is there");
+    entries
+        .map(|entry| {
+            let entry = entry.expect("entry");
+            let name = entry.file_name().into_string().expect("text");
+            (name, std::fs::read(entry.path()).expect("read"))
+        })
+        .collect()
+}
+
+/// Compares bytes without printing them.
+fn assert_bytes(what: &str, found: &[u8], wanted: &[u8]) {
+    let differs = found.iter().zip(wanted).position(|(a, b)| a != b);
+    assert!(
+        found == wanted,
+        "{what}: {} and {} bytes, first difference at {differs:?}",
+        found.len(),
+        wanted.len()
+    );
+}
+
+#[test]
+fn today_s_writers_make_the_committed_bytes() {
+    update();
+    let (batch, manifest, image) = (batch(), manifest_of(&all_fields()), database());
+    let read = |name: &str| std::fs::read(golden(name)).expect("committed");
+    assert_bytes("batch.bin", batch.as_bytes(), &read("batch.bin"));
+    assert_bytes("manifest-all.bin", &manifest, &read("manifest-all.bin"));
+    let committed = committed();
+    assert_eq!(image.keys().collect::<Vec<_>>(), committed.keys().collect::<Vec<_>>());
+    let mut compared = 0;
+    for (name, bytes) in image.iter().filter(|(name, _)| !READ_ONLY.contains(&name.as_str())) {
+        // The manifest names the LZ4 table's bytes: with another compressor it differs, too.
+        if name.starts_with("MANIFEST") && image["000003.sst"] != committed["000003.sst"] {
+            continue;
+        }
+        assert_bytes(name, bytes, &committed[name]);
+        compared += 1;
+    }
+    assert!(compared >= 4, "{compared}");
+    // Of OPTIONS, all that was there then is there now.
+    let (now, then) = (&image["OPTIONS-000008"], &committed["OPTIONS-000008"]);
+    let now = String::from_utf8(now.clone()).expect("text");
+    for line in String::from_utf8(then.clone()).expect("text").lines().filter(|line| !line.starts_with('#')) {
+        assert!(now.lines().any(|other| other == line), "{line}");
+    }
+}
+
+#[test]
+fn the_committed_database_reads_back() {
+    update();
+    let mut image = committed();
+    image.insert("LOCK".into(), Vec::new());
+    let fs = fs_of(&image);
+    let saved = Options::load(env_on(fs.clone()).as_ref(), Path::new(DIR)).expect("OPTIONS");
+    for name in ["write_buffer_bytes", "level_multiplier", "table_bytes", "filter_bits_per_key"] {
+        assert_eq!(saved.get(name).expect("known"), options().get(name).expect("known"), "{name}");
+    }
+    let expected = expected();
+    assert!(expected.len() > 200 && expected.len() < 300, "{}", expected.len());
+    let strict = Options {
+        recovery_mode: dialsm_core::options::RecoveryMode::AbsoluteConsistency,
+        create_if_missing: false,
+        ..Options::default()
+    };
+    let reader = Db::open_read_only(env_on(fs.clone()), Path::new(DIR), strict.clone()).expect("open");
+    assert_eq!(contents(&reader), expected);
+    let report = reader.verify(&mut |_, _| {}).expect("verify");
+    assert_eq!((report.tables, report.entries), (2, 400));
+    drop(reader);
+    // And can be written on.
+    let db = open_on(fs.clone(), &strict).expect("open");
+    put(&db, b"one more", b"v");
+    db.compact_range(&Default::default(), None, None).expect("compact");
+    drop(db);
+    let db = open_on(fs, &strict).expect("open");
+    assert_eq!(contents(&db).len(), expected.len() + 1);
+}
+
+#[test]
+fn the_committed_batch_and_records_read_back() {
+    update();
+    let bytes = std::fs::read(golden("batch.bin")).expect("committed");
+    let read = WriteBatch::from_bytes(bytes).expect("a batch");
+    let written = batch();
+    assert_eq!((read.len(), read.as_bytes()), (19, written.as_bytes()));
+    for (read, written) in read.iter().zip(written.iter()) {
+        let (read, written) = (read.expect("whole"), written.expect("whole"));
+        assert_eq!(
+            (read.keyspace, read.kind, read.key, read.value),
+            (written.keyspace, written.kind, written.key, written.value)
+        );
+    }
+    let bytes = std::fs::read(golden("manifest-all.bin")).expect("committed");
+    let fs: Arc<SimFs> = fs_of(&Image::from([("manifest".to_owned(), bytes)]));
+    let mut records = Vec::new();
+    let end = read_manifest(fs.open(&path("manifest"), Access::Read).expect("open"), &mut |_, record| {
+        records.push(record);
+        Ok(())
+    })
+    .expect("intact");
+    assert_eq!((end.header.db_id, end.header.number, end.torn), (DB_ID, FileNumber(9), false));
+    assert_eq!(records, all_fields());
+}
