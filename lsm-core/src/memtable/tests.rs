@@ -223,7 +223,7 @@ fn model_of_adversarial_keys_under_every_comparator() {
         check_scans(&table, &model);
         check_counters(&table, &model);
         assert!(model.len() > scaled(3000, 50) && repeats >= scaled(50, 0), "{} {repeats}", model.len());
-        assert!(hits > scaled(500, 2) && misses > scaled(300, 2) && steps > scaled(10_000, 50));
+        assert!(hits > scaled(500, 0) && misses > scaled(300, 2) && steps > scaled(10_000, 50));
         assert!(huge >= scaled(10, 0), "{huge}");
     }
 }
