@@ -457,7 +457,7 @@ fn assert_driven(driven: &Driven, steps: u64) {
 
 #[test]
 fn random_operations_agree_with_the_model() {
-    let steps = 60_000;
+    let steps = 90_000;
     let driven = Run::new(1, tiny(), 3000).finish(steps);
     assert_driven(&driven, steps);
     assert!(driven.range_deletes_cut > 5, "{driven:?}");

@@ -266,7 +266,9 @@ impl FaultFile {
 
     fn write_under(&self, fault: Option<Fault>, buf: &[u8], offset: u64) -> Result<()> {
         let (written, errno) = match fault {
-            None | Some(Fault::Delay(_) | Fault::ShortRead(_) | Fault::Panic) => return self.inner.write_at(buf, offset),
+            None | Some(Fault::Delay(_) | Fault::ShortRead(_) | Fault::Panic) => {
+                return self.inner.write_at(buf, offset);
+            }
             Some(Fault::Errno(errno)) => (0, errno),
             Some(Fault::ErrnoAfter(errno)) => (buf.len(), errno),
             Some(Fault::TornWrite(bytes, errno)) => (bytes.min(buf.len()), errno),
@@ -335,7 +337,9 @@ impl File for FaultFile {
                     Err(self.injected(kind, errno))
                 }
                 Fault::Errno(errno) | Fault::TornWrite(_, errno) => Err(self.injected(kind, errno)),
-                Fault::ShortRead(_) | Fault::Delay(_) | Fault::Panic => self.inner.sync_data().map(|()| Vec::new()),
+                Fault::ShortRead(_) | Fault::Delay(_) | Fault::Panic => {
+                    self.inner.sync_data().map(|()| Vec::new())
+                }
             },
         }))
     }

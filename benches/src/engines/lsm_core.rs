@@ -1,7 +1,9 @@
 //! The engine of this project: one tree.
 
 use crate::config::{Compression, EngineOptions};
-use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, StallCause, WriteOpts, keyspace_name};
+use crate::engine::{
+    BatchEntry, EngineStats, KvCursor, KvEngine, Pending, StallCause, WriteOpts, keyspace_name,
+};
 use anyhow::{Result, bail};
 use dialsm_core::{Db, DbIterator, Options, ReadOptions, WriteBatch, WriteOptions, options};
 use dialsm_io::OsEnv;

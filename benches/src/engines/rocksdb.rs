@@ -87,7 +87,8 @@ fn settings(options: &EngineOptions, api: &Api) -> Result<Settings> {
 pub(super) fn open(dir: &Path, options: &EngineOptions, keyspaces: u32) -> Result<Box<dyn KvEngine>> {
     let (api, path) = library(options)?;
     let settings = if options.own_defaults { None } else { Some(settings(options, api)?) };
-    let db = Database::open(api, dir, settings.as_ref(), &(0..keyspaces).map(keyspace_name).collect::<Vec<_>>())?;
+    let db =
+        Database::open(api, dir, settings.as_ref(), &(0..keyspaces).map(keyspace_name).collect::<Vec<_>>())?;
     let table = settings.as_ref().map_or_else(
         || "table=default".to_owned(),
         |s| {

@@ -392,9 +392,8 @@ impl Database {
         let name = CString::new(name)?;
         let mut error = null_mut();
         // SAFETY: live handles, and a name that lives through the call.
-        let family = unsafe {
-            (self.api.create_column_family)(self.db, self.options.raw, name.as_ptr(), &mut error)
-        };
+        let family =
+            unsafe { (self.api.create_column_family)(self.db, self.options.raw, name.as_ptr(), &mut error) };
         self.api.check(error)?;
         self.others.lock().unwrap_or_else(PoisonError::into_inner).push(family as usize);
         let (options, mut error) = (self.write_options(false, false), null_mut());

@@ -235,7 +235,7 @@ fn a_single_keyspace_is_flushed_without_a_log_sync() {
 fn failing_calls_of_creations_and_drops() {
     let (mut refused, mut retried) = (0, 0);
     for op in [OpKind::Write, OpKind::Sync, OpKind::SyncDir, OpKind::Create] {
-        for nth in 1..4 {
+        for nth in 1..6 {
             let fs = SimFs::new(1);
             let faults = dialsm_io::FaultFs::new(fs.clone());
             let db = open_on(faults.clone(), &by_hand()).expect("open");

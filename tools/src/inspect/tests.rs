@@ -210,7 +210,7 @@ fn text_lines_are_safe_to_show() {
     let mut printer = Printer::new(&mut out, false);
     super::table::dump(&*fs, "db/t".as_ref(), false, &mut printer).expect("an intact table");
     let text = String::from_utf8(out).expect("text");
-    assert_eq!(text.lines().count(), 5, "{text}");
+    assert_eq!(text.lines().count(), 6, "{text}");
     assert!(text.contains("entry key=\\x1B[2J\\n seqno=10 kind=Put value=v\\xFF\n"), "{text}");
     assert!(!text.contains('\x1b'));
 }
