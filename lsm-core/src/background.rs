@@ -168,6 +168,11 @@ impl Scheduler {
         (state.running_flushes, state.running_compactions)
     }
 
+    /// The log has a segment more, of which the manifest should know.
+    pub(crate) fn log_grew(&self) {
+        self.unsynced.notify();
+    }
+
     /// Whether flushed tables wait for their sync.
     pub(crate) fn is_syncing(&self) -> bool {
         !self.state.lock().unsynced.is_empty()
@@ -217,7 +222,10 @@ fn run_syncer(engine: &Arc<Engine>) {
         let Some(flushed) = flushed else {
             let mut buried = false;
             caught(engine, || buried = engine.graveyard.bury_one(engine));
-            if !buried {
+            if !buried && engine.versions.is_name_pending(engine) && engine.error.check().is_ok() {
+                caught(engine, || note(engine, "a manifest write", engine.versions.settle(engine)));
+                scheduler.ended.notify();
+            } else if !buried {
                 if stopping {
                     return;
                 }
@@ -330,7 +338,7 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
             return None;
         }
         state.retry_at = None;
-        if engine.versions.has_unsettled() {
+        if engine.versions.has_unsettled() || engine.versions.is_name_pending(engine) {
             return Some(Job::Settle);
         }
     }
@@ -435,6 +443,7 @@ pub(crate) fn is_idle(engine: &Engine) -> bool {
         && state.running_compactions == 0
         && state.unsynced.is_empty()
         && !engine.versions.has_unsettled()
+        && !engine.versions.is_name_pending(engine)
         && engine.keyspaces.alive().iter().all(is_calm)
 }
 

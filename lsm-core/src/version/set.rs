@@ -21,6 +21,8 @@
 //! - A record that was synced is followed by a mark before anything is let go of on its word. So
 //!   damage to a settled record has an intact one behind it and is told from a torn append; only
 //!   damage to the mark itself looks torn, and costs nothing.
+//! - The manifest gets to know each segment of the log soon after it was begun, by a record of its own if
+//!   nothing else settles.
 //! - The names of the log's segments are durable before the manifest counts on them, so that one it
 //!   names and that is missing at open was lost, not never made.
 //! - An edit stays queued until it is settled, and leaves the queue under its tree's lock: whoever
@@ -124,6 +126,8 @@ pub(crate) struct VersionSet {
     durable: Mutex<Vec<Arc<Tree>>>,
     doomed: Mutex<Vec<Doomed>>,
     manifest: Mutex<Manifest>,
+    /// The newest log segment that the durable manifest names.
+    named: AtomicU64,
 }
 
 impl VersionSet {
@@ -140,6 +144,7 @@ impl VersionSet {
             durable: Mutex::new(trees),
             doomed: Mutex::default(),
             manifest: Mutex::new(Manifest { number, writer: None, start_bytes: 0 }),
+            named: AtomicU64::new(0),
         }
     }
 
@@ -246,7 +251,10 @@ impl VersionSet {
     /// As [`VersionSet::settle`], inside the gate.
     fn settle_with(&self, engine: &Engine, created: Option<Arc<Tree>>) -> Result<()> {
         let change = self.ready(created);
-        let nothing = change.edits.is_empty() && change.created.is_none() && change.dropped.is_empty();
+        let nothing = change.edits.is_empty()
+            && change.created.is_none()
+            && change.dropped.is_empty()
+            && !self.is_name_pending(engine);
         if nothing && self.manifest.lock().writer.is_some() {
             return Ok(());
         }
@@ -353,6 +361,7 @@ impl VersionSet {
             manifest.writer = None;
             return Err(error);
         }
+        self.note_named(log_named);
         let mark = ManifestRecord { last_seqno, ..ManifestRecord::default() };
         if writer.mark(&mark).is_err() {
             // The record is durable all the same; only nothing may be appended behind a torn mark.
@@ -383,6 +392,7 @@ impl VersionSet {
         let snapshot = self.durable_snapshot(engine, &trees);
         let writer = start_manifest(engine.env.fs().as_ref(), &engine.dir, engine.db_id, number, &snapshot)?;
         *manifest = Manifest { number, start_bytes: writer.size(), writer: Some(writer) };
+        self.note_named(snapshot.log_named);
         // Nothing names the old one any more; a failure leaves an orphan for the next opening.
         let _ = engine.env.fs().unlink(&old);
         Ok(())
@@ -438,6 +448,15 @@ impl VersionSet {
             format_version: Some(engine.format_version),
             ..snapshot
         }
+    }
+
+    /// Whether the log has a segment that the manifest does not name yet: its loss would go unnoticed.
+    pub(crate) fn is_name_pending(&self, engine: &Engine) -> bool {
+        engine.log.newest().is_some_and(|newest| newest.0 > self.named.load(Ordering::Acquire))
+    }
+
+    fn note_named(&self, log_named: Option<FileNumber>) {
+        self.named.fetch_max(log_named.map_or(0, |number| number.0), Ordering::AcqRel);
     }
 
     /// Whether some could be settled and nobody is about to.
