@@ -16,7 +16,6 @@ use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
 use crate::invariants::check_installed;
-use crate::metrics::Counter;
 use crate::range_del::fragments::{Covering, needed};
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::TableFile;
@@ -77,7 +76,7 @@ fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written>
         outputs.add(entries.key(), entries.value())?;
         entries.next()?;
     }
-    engine.metrics.add(Counter::RangeDeletedEntries, entries.counts().range_deleted);
+    entries.counts().note(&engine.metrics);
     outputs.finish()
 }
 

@@ -118,6 +118,11 @@ counters! {
     RangeDeletesDropped = range_deletes_dropped,
     /// Boundaries between output tables that cut a range tombstone in two.
     RangeDeletesCut = range_deletes_cut,
+    /// Merge operands, and their bases, that flushes and compactions folded into another entry.
+    OperandsFolded = operands_folded,
+    /// Values that the merge operator failed to make there. Nothing is lost, but operands gather; reads
+    /// return their failures.
+    MergeFailures = merge_failures,
     /// Tables open now.
     OpenTables = open_tables,
 }

@@ -133,7 +133,7 @@ impl SubJobs {
             }
             entries.next()?;
         }
-        engine.metrics.add(Counter::RangeDeletedEntries, entries.counts().range_deleted);
+        entries.counts().note(&engine.metrics);
         outputs.finish()
     }
 

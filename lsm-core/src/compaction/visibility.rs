@@ -47,6 +47,7 @@ use std::sync::Arc;
 
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, trailer, trailer_of, user_key};
 use crate::merge_operator::MergeOperator;
+use crate::metrics::{Counter, Metrics};
 use crate::range_del::fragments::Covering;
 use crate::read::internal::InternalIter;
 use crate::types::{SEQNO_MAX, SeqNo};
@@ -71,8 +72,23 @@ pub struct DropCounts {
     pub range_deleted: u64,
     /// Operands, and bases of operands, that went into another entry.
     pub folded: u64,
+    /// Values that the merge operator failed to make; not entries.
+    pub failed_folds: u64,
     /// Let through with sequence 0.
     pub zeroed: u64,
+}
+
+impl DropCounts {
+    /// Adds what a flush or compaction did to the database's counters.
+    pub(crate) fn note(&self, metrics: &Metrics) {
+        if self.range_deleted + self.folded + self.failed_folds > 0 {
+            metrics.add_all(&[
+                (Counter::RangeDeletedEntries, self.range_deleted),
+                (Counter::OperandsFolded, self.folded),
+                (Counter::MergeFailures, self.failed_folds),
+            ]);
+        }
+    }
 }
 
 /// No stripe.

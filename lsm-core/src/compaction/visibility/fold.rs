@@ -177,6 +177,7 @@ where
             }
         };
         if !folded {
+            self.counts.failed_folds += 1;
             self.offer_operand();
             return Ok(());
         }
