@@ -137,7 +137,7 @@ fn options_and_comparators_at_open() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.message().contains(text), "{error}");
     }
-    let db = try_open(&[back.clone()]).expect("open");
+    let db = try_open(std::slice::from_ref(&back)).expect("open");
     assert!(world(&db) == before);
     assert_eq!(db.keyspace("small").expect("there").options().block_bytes, options.block_bytes);
     drop(db);
@@ -293,7 +293,7 @@ fn everything_at_once() {
                         let read = ReadOptions::default();
                         let mut iter = db.iter_in(&read, &keyspace).expect("iter");
                         while db.get_in(&read, &keyspace, &[0]).expect("get").is_none() && !stopped() {}
-                        if cycles % 3 == 0 {
+                        if cycles.is_multiple_of(3) {
                             db.flush_in(&FlushOptions::default(), &keyspace).expect("flush");
                         }
                         db.drop_keyspace(&keyspace).expect("drop");

@@ -150,7 +150,7 @@ impl User {
                 0..3 => self.make_durable(|user| user.db.flush_all(&FlushOptions::default()).expect("flush")),
                 3..6 => self.make_durable(|user| user.db.sync().expect("sync")),
                 6..9 => self.flush_one(),
-                9..16 => self.env.sleep(self.rng.below(200_000)),
+                9..45 => self.env.sleep(self.rng.below(400_000)),
                 _ => {}
             }
             self.write();
@@ -214,7 +214,7 @@ impl User {
 
     fn change(mut self, changes: u64) {
         for _ in 0..changes {
-            self.env.sleep(self.rng.below(3_000_000));
+            self.env.sleep(self.rng.below(1_000_000));
             let name = ["a", "b", "c", "d"][self.rng.below(4) as usize];
             match self.db.keyspace(name) {
                 None => {
