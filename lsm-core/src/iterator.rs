@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dialsm_io::env::Nanos;
 
+use crate::callback::Watch;
 use crate::db::Reading;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
@@ -56,6 +57,7 @@ impl DbIterator {
             verify: options.verify_checksums,
             readahead_max: options.readahead_bytes as usize,
         };
+        let watch = Watch::begin(&tree.comparator);
         let mut children: Vec<Box<dyn InternalIter>> = Vec::with_capacity(view.sealed.len() + 2);
         let mut cover = ScanCover::new(tree.comparator.clone(), seqno);
         for buffer in std::iter::once(&view.active).chain(&view.sealed) {
@@ -97,6 +99,8 @@ impl DbIterator {
         let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper)
             .merging(tree.merging.operator.clone())
             .with_scope(scope);
+        // A table may have been left out for its bounds.
+        watch.check()?;
         Ok(DbIterator { inner, reading, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
     }
 

@@ -20,6 +20,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::callback::caught;
 use crate::key::VALUE_BYTES_MAX;
 use crate::{Error, ErrorKind, Result};
 
@@ -156,6 +157,36 @@ impl MergeOperator for Append {
     fn partial_merge(&self, _: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         Some(self.join(operands.iter().copied()))
     }
+}
+
+/// A user's operator under the name that it was opened with.
+struct Named {
+    inner: Arc<dyn MergeOperator>,
+    name: String,
+}
+
+impl MergeOperator for Named {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn full_merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.inner.full_merge(key, base, operands)
+    }
+
+    fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.inner.partial_merge(key, operands)
+    }
+}
+
+/// The same operator, with its name asked for once and for all.
+///
+/// # Errors
+/// `Callback` if it panics when asked.
+pub(crate) fn with_fixed_name(operator: &Arc<dyn MergeOperator>) -> Result<Arc<dyn MergeOperator>> {
+    let name = caught(|| operator.name().to_owned())
+        .ok_or_else(|| Error::new(ErrorKind::Callback, "the merge operator panicked"))?;
+    Ok(Arc::new(Named { inner: operator.clone(), name }))
 }
 
 /// The merge operator of a tree, if it has one, and the name that its operands were written under.

@@ -19,6 +19,7 @@ use dialsm_io::env::Nanos;
 
 use crate::callback::guarded;
 use crate::key::Comparator;
+use crate::merge_operator::with_fixed_name;
 use crate::prefix::{PrefixExtractor, check_user_name};
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
@@ -314,6 +315,7 @@ impl KeyspaceOptions {
         self.comparator = guarded(&self.comparator)?;
         let named = self.prefix_extractor.as_ref().map(PrefixExtractor::with_fixed_name);
         self.prefix_extractor = named.transpose()?;
+        self.merge_operator = self.merge_operator.as_ref().map(with_fixed_name).transpose()?;
         Ok(self)
     }
 

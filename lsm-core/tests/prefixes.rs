@@ -11,7 +11,7 @@ use std::sync::Arc;
 use dialsm_core::key::Comparator;
 use dialsm_core::{
     CompactRangeOptions, Db, DbIterator, ErrorKind, Options, PrefixExtractor, ReadContext, ReadOptions,
-    UserPrefixExtractor, WriteOptions,
+    UserPrefixExtractor, WriteOptions, merge_operator,
 };
 use dialsm_io::SimFs;
 
@@ -77,6 +77,10 @@ struct Driven {
     extractor_changes: u64,
     filters_useful: u64,
     gets: u64,
+    merges: u64,
+    range_deletes: u64,
+    range_deleted: u64,
+    range_jumps: u64,
     compactions: u64,
 }
 
@@ -94,6 +98,7 @@ impl Run {
         let options = Options {
             comparator,
             prefix_extractor: extractors()[1].clone(),
+            merge_operator: Some(merge_operator::append(b"+")),
             write_buffer_bytes: 64 << 10,
             ..tiny()
         };
@@ -108,13 +113,22 @@ impl Run {
 
     fn step(&mut self) {
         match self.rng.below(1000) {
-            0..400 => {
+            0..50 => {
+                let (key, operand) = (random_key(&mut self.rng), self.rng.bytes(20));
+                self.db().merge(&WriteOptions::default(), &key, &operand).expect("merge");
+                let before = self.model.remove(&key);
+                self.driven.merges += u64::from(before.is_some());
+                let parts: Vec<Vec<u8>> = before.into_iter().chain([operand]).collect();
+                self.model.insert(key, parts.join(&b'+'));
+            }
+            50..80 => self.delete_range(),
+            80..430 => {
                 let (key, len) = (random_key(&mut self.rng), self.rng.below(300) as usize);
                 let value = self.rng.bytes(len);
                 put(self.db(), &key, &value);
                 self.model.insert(key, value);
             }
-            400..550 => {
+            430..550 => {
                 let key = random_key(&mut self.rng);
                 self.db().delete(&WriteOptions::default(), &key).expect("delete");
                 self.model.remove(&key);
@@ -134,6 +148,24 @@ impl Run {
             976..984 => self.reopen(),
             _ => {}
         }
+    }
+
+    /// All keys that begin with something, turned round where the order is.
+    fn delete_range(&mut self) {
+        let key = random_key(&mut self.rng);
+        let front = &key[..key.len().min(2 + self.rng.below(3) as usize)];
+        let ReadOptions { lower_bound: Some(low), upper_bound: Some(high), .. } =
+            ReadOptions::default().with_prefix(front)
+        else {
+            return;
+        };
+        let reverse = matches!(self.options.comparator, Comparator::ReverseBytewise);
+        let (from, to) = if reverse { (high, low) } else { (low, high) };
+        self.db().delete_range(&WriteOptions::default(), &from, &to).expect("delete a range");
+        let (c, before) = (&self.options.comparator, self.model.len());
+        self.model.retain(|key, _| c.compare(key, &from).is_lt() || c.compare(key, &to).is_ge());
+        self.driven.range_deletes += 1;
+        self.driven.range_deleted += (before - self.model.len()) as u64;
     }
 
     /// With another extractor, most of the time, and with or without whole keys in new filters.
@@ -202,6 +234,7 @@ impl Run {
         }
         self.driven.confined += u64::from(options.prefix_same_as_start);
         self.driven.filters_useful += iter.read_stats().filter_useful;
+        self.driven.range_jumps += iter.stats().range_jumps;
     }
 }
 
@@ -268,6 +301,8 @@ fn random_scans(seed: u64, comparator: Comparator) {
     assert!(d.confined > steps / 20 && d.ended_by_prefix > steps / 40 && d.steps > steps / 4, "{d:?}");
     assert!(d.filters_useful > steps / 40 && d.gets > steps / 20, "{d:?}");
     assert!(d.extractor_changes > 20 && d.compactions > 20, "{d:?}");
+    assert!(d.range_deletes > steps / 100 && d.range_deleted > steps / 40 && d.range_jumps > 100, "{d:?}");
+    assert!(d.merges > steps / 200, "{d:?}");
 }
 
 #[test]
@@ -296,6 +331,56 @@ fn looks(iter: &DbIterator) -> u64 {
 
 fn group_key(group: u32, i: u32) -> Vec<u8> {
     format!("g{group:05}/{i:03}").into_bytes()
+}
+
+/// A filter that denies a prefix says nothing of the range tombstones over it, in whatever level they lie.
+#[test]
+fn tombstones_of_tables_without_the_prefix_hide_all_the_same() {
+    for level in [0, 3] {
+        let db = open_on(SimFs::new(1), &grouped(PrefixExtractor::Delimiter(b'/'))).expect("open");
+        for group in 0..20 {
+            (0..5).for_each(|i| put(&db, &group_key(group, i), b"old"));
+        }
+        compact_to(&db, 6);
+        // Nothing of groups 4 to 8 but the tombstone, in a table with entries of others.
+        put(&db, &group_key(3, 0), b"new");
+        put(&db, &group_key(10, 0), b"new");
+        let (from, to) = (group_key(4, 2), group_key(8, 3));
+        db.delete_range(&WriteOptions::default(), &from, &to).expect("delete a range");
+        if level == 0 {
+            db.flush().expect("flush")
+        } else {
+            compact_to(&db, level)
+        }
+        put(&db, &group_key(6, 1), b"newer");
+        let mut useful = 0;
+        for group in 2..12u32 {
+            let prefix = format!("g{group:05}/").into_bytes();
+            let wanted: Vec<Vec<u8>> = (0..5)
+                .map(|i| group_key(group, i))
+                .filter(|key| *key < from || *key >= to || *key == group_key(6, 1))
+                .collect();
+            let asked = ReadOptions { prefix_same_as_start: true, ..ReadOptions::default() };
+            for options in [asked, ReadOptions::default().with_prefix(&prefix)] {
+                let mut iter = db.iter(&options).expect("iter");
+                let mut found = Vec::new();
+                iter.seek(&prefix).expect("seek");
+                while iter.valid() {
+                    found.push(iter.key().to_vec());
+                    iter.next().expect("next");
+                }
+                assert_eq!(found, wanted, "{group} forward");
+                iter.seek_for_prev(&[&prefix[..], b"z"].concat()).expect("seek_for_prev");
+                while iter.valid() {
+                    assert_eq!(Some(iter.key().to_vec()), found.pop(), "{group} backward");
+                    iter.prev().expect("prev");
+                }
+                assert!(found.is_empty());
+                useful += iter.read_stats().filter_useful;
+            }
+        }
+        assert!(useful > 10, "the table with the tombstone was asked and said no: {useful}");
+    }
 }
 
 /// Even groups exist. A seek into an odd one reads no block in L0 or below, whichever way, whether
