@@ -164,7 +164,7 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: KeyspaceOptions)
     let id = TreeId { keyspace, shard: 0 };
     let merging = Merging::new(options.merge_operator.clone(), None)?;
     let budget = engine.write_budget.clone();
-    let tree = Tree::new(engine.env.as_ref(), id, name.into(), options, merging, version, 1, budget);
+    let tree = Tree::new(engine.env.as_ref(), id, name.into(), options, merging, (version, 1), budget);
     let tree = Arc::new(tree);
     engine.versions.create_keyspace(engine, &tree)?;
     let mut alive = Alive::clone(&registry.alive());

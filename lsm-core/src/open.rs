@@ -237,7 +237,7 @@ fn make_tree(
     let merging = Merging::new(options.merge_operator.clone(), found.merge_operator)?;
     let id = TreeId { keyspace, shard: 0 };
     let name = found.name.into();
-    Ok(Tree::new(env, id, name, options, merging, Arc::new(version), found.floor, budget.clone()))
+    Ok(Tree::new(env, id, name, options, merging, (Arc::new(version), found.floor), budget.clone()))
 }
 
 /// Refuses options that contradict each other or themselves. From here on the user's objects are called

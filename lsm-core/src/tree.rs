@@ -128,14 +128,14 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
+    /// A tree with what is settled of it: its version, and the floor of that.
     pub(crate) fn new(
         env: &dyn Env,
         id: TreeId,
         name: Arc<str>,
         options: KeyspaceOptions,
         merging: Merging,
-        version: Arc<Version>,
-        durable_floor: SeqNo,
+        (version, durable_floor): (Arc<Version>, SeqNo),
         budget: Arc<WriteBudget>,
     ) -> Tree {
         let next_epoch = version.l0().first().map_or(1, |newest| newest.meta().epoch + 1);
