@@ -223,7 +223,12 @@ fn run_syncer(engine: &Arc<Engine>) {
             let mut buried = false;
             caught(engine, || buried = engine.graveyard.bury_one(engine));
             if !buried && engine.versions.is_name_pending(engine) && engine.error.check().is_ok() {
-                caught(engine, || note(engine, "a manifest write", engine.versions.settle(engine)));
+                caught(engine, || {
+                    // Its success says nothing of what another job met.
+                    if let Err(error) = engine.versions.settle(engine) {
+                        note(engine, "a manifest write", Err(error));
+                    }
+                });
                 scheduler.ended.notify();
             } else if !buried {
                 if stopping {
@@ -443,7 +448,6 @@ pub(crate) fn is_idle(engine: &Engine) -> bool {
         && state.running_compactions == 0
         && state.unsynced.is_empty()
         && !engine.versions.has_unsettled()
-        && !engine.versions.is_name_pending(engine)
         && engine.keyspaces.alive().iter().all(is_calm)
 }
 
@@ -456,7 +460,7 @@ pub(crate) fn wait_until_idle(engine: &Engine) -> Result<()> {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
         engine.error.check()?;
-        if is_idle(engine) {
+        if is_idle(engine) && (engine.read_only || !engine.versions.is_name_pending(engine)) {
             return Ok(());
         }
         engine.schedule();

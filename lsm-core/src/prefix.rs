@@ -3,7 +3,7 @@
 //! A table's filter may hold the prefixes of its keys beside the keys themselves. A scan that is
 //! confined to one prefix asks it and passes over tables without reading a block. What confines a
 //! scan is either its caller ([`ReadOptions::prefix_same_as_start`]) or a proof from its bounds
-//! ([`Scope::new`], [`Confines`]); nothing else, so that a scan in total order never misses a key
+//! (`Scope::new`, `Confines`); nothing else, so that a scan in total order never misses a key
 //! (field case B007).
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //!
 //! INVARIANTS
 //! - A hint is given only if every key that the scan may show has that prefix. Then a table whose
-//!   filter denies it holds nothing for the scan. Upheld by [`Scope::hint`].
+//!   filter denies it holds nothing for the scan. Upheld by `Scope::hint`.
 //! - What a filter denies are point entries. Range tombstones are in no filter: whoever collects
 //!   them looks at a table's section whatever the filter says (B021).
 //! - An extractor that panics at one key of a table while the filter is made leaves that table

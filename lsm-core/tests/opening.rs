@@ -60,6 +60,8 @@ fn a_second_opening_is_busy() {
     let real = Real::new();
     let db = real.open(&tiny());
     put(&db, b"k", b"v");
+    // Nothing more is written in the background then.
+    db.wait_until_idle().expect("idle");
     let before = listing(&real.path());
     assert_eq!(kind_of(real.try_open(&tiny()).map(drop)), ErrorKind::Busy);
     // By another environment, another path and another process.

@@ -18,7 +18,7 @@
 //! INVARIANTS
 //! - No key outside the bounds is ever shown, at the first position as at any other (B005). Every
 //!   seek clamps its target to one bound, every resolved key is checked against the other.
-//! - With a [`Scope`], the source is told before every seek which prefix the rest of the way has, if
+//! - With a `Scope`, the source is told before every seek which prefix the rest of the way has, if
 //!   it is known to have one; and with `prefix_same_as_start` no key of another prefix is shown.
 //! - A turn seeks to the key shown; it never concludes anything from the source being invalid
 //!   (B001).

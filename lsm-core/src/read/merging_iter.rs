@@ -29,7 +29,7 @@
 //!   and a memtable may have grown between its position and the current key.
 //! - An error of any child is returned, and leaves the merge invalid until it is positioned again;
 //!   it is never taken for that child's end (B003).
-//! - With range tombstones ([`MergingIter::with_cover`]) the merge shows no entry that they hide. A
+//! - With range tombstones (`MergingIter::with_cover`) the merge shows no entry that they hide. A
 //!   jump moves children past entries that a turn would meet again, which is right: it seeks them.
 //!
 //! Attacked by `random_walk_beside_a_model` and `b003_child_error_is_not_an_end`.
