@@ -95,6 +95,33 @@ fn b049_a_failed_log_write_leaves_its_batch_in_no_keyspace() {
     }
 }
 
+/// A batch of two keyspaces that no sync has seen yet, and a flush of one of them: the other half must
+/// not be lost alone.
+#[test]
+fn b049_a_flush_of_one_keyspace_tears_no_batch_apart() {
+    for by_compaction in [false, true] {
+        let fs = SimFs::new(1);
+        let db = open_on(fs.clone(), &by_hand()).expect("open");
+        let (x, y) = (create(&db, "x"), create(&db, "y"));
+        let mut batch = WriteBatch::new();
+        for n in 0..4u32 {
+            batch.put_in(x.id(), &n.to_be_bytes(), &[1; 300]).expect("put");
+            batch.put_in(y.id(), &n.to_be_bytes(), &[1; 300]).expect("put");
+        }
+        db.write(&WriteOptions::default(), batch).expect("write");
+        match by_compaction {
+            false => db.flush_in(&FlushOptions::default(), &x).expect("flush"),
+            true => db.compact_range_in(&Default::default(), &x, None, None).expect("compact"),
+        }
+        let policies = [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll];
+        for policy in policies.into_iter().chain((0..20).map(CrashPolicy::Random)) {
+            let db = open_on(fs.crash_image(policy), &by_hand()).expect("open after the crash");
+            let counts = (count(&db, &there(&db, "x")), count(&db, &there(&db, "y")));
+            assert_eq!(counts, (4, 4), "{policy:?}");
+        }
+    }
+}
+
 #[test]
 fn b053_one_keyspace_is_written_much_more_than_the_other() {
     let fs = SimFs::new(1);
@@ -298,4 +325,24 @@ fn b129_the_common_budget_always_finds_a_memtable_to_flush() {
     drop(pins);
     let total: usize = all.iter().map(|keyspace| count(&db, keyspace)).sum();
     assert_eq!(total, 6400);
+    // One write that leads from an empty budget past its end: no group comes that would switch a
+    // memtable, and none of them is full.
+    for round in 0..3u32 {
+        db.flush_all(&FlushOptions::default()).expect("flush");
+        let mut batch = WriteBatch::new();
+        for keyspace in &all {
+            let key = [u32::MAX - round; 2].map(u32::to_be_bytes).concat();
+            batch.put_in(keyspace.id(), &key, &vec![round as u8; 30_000]).expect("put");
+        }
+        db.write(&WriteOptions::default(), batch).expect("write");
+        let (done, finished) = std::sync::mpsc::channel();
+        let (writer, keyspace) = (db.clone(), all[0].clone());
+        std::thread::spawn(move || {
+            put_in(&writer, &WriteOptions::default(), &keyspace, round);
+            done.send(()).expect("the test waits");
+        });
+        finished.recv_timeout(Duration::from_secs(60)).expect("writes go on");
+    }
+    let total: usize = all.iter().map(|keyspace| count(&db, keyspace)).sum();
+    assert_eq!(total, 6400 + 3 * 64 + 3);
 }

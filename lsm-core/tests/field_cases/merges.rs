@@ -280,16 +280,19 @@ fn b067_counters_are_not_counted_twice_by_replay() {
     assert_eq!(get(&db, b"n").as_deref(), Some(&expected.to_le_bytes()[..]));
 }
 
-/// Adds up the operands' lengths; counts the operands it was given.
+/// Adds up the operands' lengths; counts the operands it was given, and their bytes.
 struct Counting {
     partial: bool,
     given: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl Counting {
     fn sum(&self, operands: &[&[u8]]) -> Vec<u8> {
         self.given.fetch_add(operands.len() as u64, Ordering::Relaxed);
-        vec![b'x'; operands.iter().map(|operand| operand.len()).sum()]
+        let bytes: usize = operands.iter().map(|operand| operand.len()).sum();
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        vec![b'x'; bytes]
     }
 }
 
@@ -312,7 +315,7 @@ impl MergeOperator for Counting {
 #[test]
 fn b135_the_work_of_a_long_chain_is_linear() {
     for (partial, n) in [(false, 1000u64), (true, 1000), (false, 120_000), (true, 120_000)] {
-        let operator = Arc::new(Counting { partial, given: AtomicU64::new(0) });
+        let operator = Arc::new(Counting { partial, given: AtomicU64::new(0), bytes: AtomicU64::new(0) });
         let options = Options {
             merge_operator: Some(operator.clone()),
             write_buffer_bytes: 64 << 20,
@@ -327,9 +330,12 @@ fn b135_the_work_of_a_long_chain_is_linear() {
         db.write(&WriteOptions::default(), batch).expect("write");
         let work = |what: &str, act: &dyn Fn()| {
             operator.given.store(0, Ordering::Relaxed);
+            operator.bytes.store(0, Ordering::Relaxed);
             act();
             let given = operator.given.load(Ordering::Relaxed);
             assert!(given <= 3 * n, "{what}, {n} operands, partial {partial}: {given} were handed over");
+            let bytes = operator.bytes.load(Ordering::Relaxed);
+            assert!(bytes <= 8 * 5 * n, "{what}, {n} operands, partial {partial}: {bytes} bytes were");
         };
         let whole = 5 * n as usize;
         let look = || assert_eq!(get(&db, b"k").expect("there").len(), whole);

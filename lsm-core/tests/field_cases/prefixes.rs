@@ -3,7 +3,7 @@
 use dialsm_core::{CompactRangeOptions, Db, Options, PrefixExtractor, ReadOptions};
 use dialsm_io::SimFs;
 
-use crate::hostile::{by_hand, open_on, put, scan};
+use crate::hostile::{Rng, by_hand, open_on, put, scan};
 
 fn compact(db: &Db) {
     db.compact_range(&CompactRangeOptions::default(), None, None).expect("compact");
@@ -19,7 +19,9 @@ fn b007_a_scan_in_total_order_asks_no_prefix_filter() {
         let fs = SimFs::new(1);
         let mut db = open_on(fs.clone(), &options).expect("open");
         (b'0'..=b'9').for_each(|key| put(&db, &[key], b"v"));
-        for stage in ["memtable", "reopened", "flushed", "compacted", "one table a key"] {
+        let stages =
+            ["memtable", "reopened", "flushed", "compacted", "one table a key", "newer ones above"];
+        for stage in stages {
             match stage {
                 "reopened" => {
                     drop(db);
@@ -27,30 +29,53 @@ fn b007_a_scan_in_total_order_asks_no_prefix_filter() {
                 }
                 "flushed" => db.flush().expect("flush"),
                 "compacted" => compact(&db),
-                "one table a key" => (b'0'..=b'9').for_each(|key| {
-                    put(&db, &[key], b"w");
-                    db.flush().expect("flush");
-                }),
+                "one table a key" => {
+                    // Nothing below that would show the keys of a table passed over.
+                    db = open_on(SimFs::new(1), &options).expect("open another");
+                    (b'0'..=b'9').for_each(|key| {
+                        put(&db, &[key], b"v");
+                        db.flush().expect("flush");
+                    });
+                }
+                "newer ones above" => {
+                    compact(&db);
+                    (b'0'..=b'9').for_each(|key| {
+                        put(&db, &[key], b"w");
+                        db.flush().expect("flush");
+                    });
+                }
                 _ => {}
             }
+            let value = if stage == "newer ones above" { b"w" } else { b"v" };
             let mut iter = db.iter(&ReadOptions::default()).expect("iter");
             for start in b'0'..=b'9' {
                 iter.seek(&[start]).expect("seek");
                 for key in start..=b'9' {
                     assert!(iter.valid(), "{stage}: ended before {key}");
-                    assert_eq!(iter.key(), [key], "{stage}");
+                    assert_eq!((iter.key(), iter.value()), (&[key][..], &value[..]), "{stage}");
                     iter.next().expect("next");
                 }
                 assert!(!iter.valid());
                 iter.seek_for_prev(&[start, 0xff]).expect("seek_for_prev");
                 for key in (b'0'..=start).rev() {
                     assert!(iter.valid(), "{stage}: ended before {key}");
-                    assert_eq!(iter.key(), [key], "{stage}");
+                    assert_eq!((iter.key(), iter.value()), (&[key][..], &value[..]), "{stage}");
                     iter.prev().expect("prev");
                 }
                 assert!(!iter.valid());
             }
             drop(iter);
+            // Bounds that lie around more than one prefix confine a scan to none.
+            for (from, to) in (b'0'..=b'9').flat_map(|from| (from + 1..=b':').map(move |to| (from, to))) {
+                let (lower_bound, upper_bound) = (Some(vec![from]), Some(vec![to]));
+                let bounds = ReadOptions { lower_bound, upper_bound, ..ReadOptions::default() };
+                let found = scan(&db, &bounds).expect("scan");
+                assert!(
+                    found.iter().map(|(key, _)| key[0]).eq(from..to)
+                        && found.iter().all(|(_, found)| found == value),
+                    "{stage}: {from}..{to}"
+                );
+            }
             // Asked for one prefix, it shows that one.
             let asked = ReadOptions { prefix_same_as_start: true, ..ReadOptions::default() };
             let mut iter = db.iter(&asked).expect("iter");
@@ -107,6 +132,37 @@ fn b109_prefix_filters_and_prefixes_that_end_in_0xff() {
             assert!(!iter.valid(), "{extractor:?} {prefix:02x?}");
             spared += iter.read_stats().filter_useful;
         }
+        bounds_anywhere(&db, &keys);
     }
     assert!(spared > 50, "{spared}");
+}
+
+/// Bounds and targets anywhere, most of them not around one prefix.
+fn bounds_anywhere(db: &Db, keys: &[Vec<u8>]) {
+    let mut rng = Rng(109);
+    for _ in 0..300 {
+        let mut pick = || keys[rng.below(keys.len() as u64) as usize].clone();
+        let (lower, upper, target) = (pick(), pick(), pick());
+        let options = ReadOptions {
+            lower_bound: Some(lower.clone()),
+            upper_bound: Some(upper.clone()),
+            ..ReadOptions::default()
+        };
+        let inside: Vec<&Vec<u8>> = keys.iter().filter(|key| **key >= lower && **key < upper).collect();
+        let found = scan(db, &options).expect("scan");
+        assert!(found.iter().map(|(key, _)| key).eq(inside.clone()), "{lower:02x?}..{upper:02x?}");
+        let mut iter = db.iter(&options).expect("iter");
+        iter.seek(&target).expect("seek");
+        for key in inside.iter().filter(|key| ***key >= target) {
+            assert!(iter.valid() && *iter.key() == key[..], "from {target:02x?}");
+            iter.next().expect("next");
+        }
+        assert!(!iter.valid());
+        iter.seek_for_prev(&target).expect("seek_for_prev");
+        for key in inside.iter().rev().filter(|key| ***key <= target) {
+            assert!(iter.valid() && *iter.key() == key[..], "back from {target:02x?}");
+            iter.prev().expect("prev");
+        }
+        assert!(!iter.valid());
+    }
 }
