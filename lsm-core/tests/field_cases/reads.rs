@@ -652,8 +652,7 @@ fn b029_a_key_that_always_exists_is_always_found() {
                         0 => get(&db, b"k"),
                         3 => {
                             // What a snapshot shows first it shows later, too.
-                            let at =
-                                ReadOptions { snapshot: Some(db.snapshot()), ..ReadOptions::default() };
+                            let at = ReadOptions { snapshot: Some(db.snapshot()), ..ReadOptions::default() };
                             let first = db.get(&at, b"k").expect("get").map(|value| value.to_vec());
                             std::thread::sleep(Duration::from_micros(200));
                             let again = scan(&db, &at).expect("scan").pop();
