@@ -45,7 +45,13 @@ fn documents_name_files_and_tests_that_exist() {
         }
     }
     let (mut paths, mut tests, mut links) = (0, 0, 0);
-    for document in ["README.md", "docs/ARCHITECTURE.md", "docs/BENCHMARKS.md", "docs/field-cases.md", "docs/formats/README.md"] {
+    for document in [
+        "README.md",
+        "docs/ARCHITECTURE.md",
+        "docs/BENCHMARKS.md",
+        "docs/field-cases.md",
+        "docs/formats/README.md",
+    ] {
         let path = root().join(document);
         let text = std::fs::read_to_string(&path).expect("the document");
         for target in linked(&text) {

@@ -419,7 +419,8 @@ fn b111_batches_and_values_far_above_every_buffer() {
 #[test]
 fn b127_writing_goes_on_after_recovering_many_sealed_memtables() {
     // With compactions, and without them: then nothing but the flush itself lets writers go on.
-    let automatic = [(3, false, true), (7, false, true), (7, true, true), (7, false, false), (7, true, false)];
+    let automatic =
+        [(3, false, true), (7, false, true), (7, true, true), (7, false, false), (7, true, false)];
     for (sealed, one_flush_fails, automatic_compaction) in automatic {
         let image = killed(&logged(), |db| {
             (0..sealed * 400u32).for_each(|i| put(db, &i.to_be_bytes(), &[1; 200]));

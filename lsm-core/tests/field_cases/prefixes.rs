@@ -19,8 +19,7 @@ fn b007_a_scan_in_total_order_asks_no_prefix_filter() {
         let fs = SimFs::new(1);
         let mut db = open_on(fs.clone(), &options).expect("open");
         (b'0'..=b'9').for_each(|key| put(&db, &[key], b"v"));
-        let stages =
-            ["memtable", "reopened", "flushed", "compacted", "one table a key", "newer ones above"];
+        let stages = ["memtable", "reopened", "flushed", "compacted", "one table a key", "newer ones above"];
         for stage in stages {
             match stage {
                 "reopened" => {
