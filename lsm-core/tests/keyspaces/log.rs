@@ -242,6 +242,8 @@ fn failing_calls_of_creations_and_drops() {
             let x = db.create_keyspace("x", by_hand().keyspace()).expect("create");
             put_in(&db, &x, b"k", b"v");
             db.sync().expect("sync");
+            // No note of the log's new segment meets it.
+            db.wait_until_idle().expect("idle");
             faults.add(dialsm_io::Rule::nth(op, nth, dialsm_io::Fault::Errno(libc::EIO)));
             let created = db.create_keyspace("new", by_hand().keyspace());
             let dropped = db.drop_keyspace(&x);
