@@ -560,6 +560,38 @@ fn b019_a_marker_does_not_leave_an_older_table_behind() {
     }
 }
 
+/// A small table with the marker would fit into a gap of the level below; an older one in L0, which has
+/// the value, would not.
+#[test]
+fn b019_a_marker_is_not_moved_below_an_older_table() {
+    for marker in [Marker::Delete, Marker::Single] {
+        let options =
+            Options { automatic_compaction: true, level0_compaction_trigger: 4, ..one_entry_blocks() };
+        let db = on_sim(&options);
+        for key in [b"a", b"z"] {
+            put(&db, key, b"first");
+            db.compact_range(&CompactRangeOptions::default(), Some(key), Some(key)).expect("compact");
+        }
+        let before = db.compactions();
+        for round in 0..3u8 {
+            put(&db, b"a", &[round; 100]);
+            put(&db, b"z", &[round; 100]);
+            if round == 2 {
+                put(&db, b"k", b"v");
+            }
+            db.flush().expect("flush");
+        }
+        assert_eq!(db.compactions(), before);
+        (0..4u8).for_each(|i| put(&db, &[b'k', i], b"beside it"));
+        marker.write(&db, b"k");
+        db.flush().expect("flush");
+        db.wait_until_idle().expect("idle");
+        assert!(db.compactions() > before, "{marker:?}");
+        assert_eq!(get(&db, b"k"), None, "{marker:?}");
+        assert_eq!(contents(&db).len(), 6);
+    }
+}
+
 struct OpenWhenDropped(Arc<AtomicBool>);
 
 impl Drop for OpenWhenDropped {
