@@ -8,9 +8,15 @@ mod hostile;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
+use dialsm_core::cache::BlockCache;
 use dialsm_core::format::{FileHeader, FileKind};
 use dialsm_core::key::{Comparator, Kind, internal_key};
-use dialsm_core::table::{Compression, TableOptions, TableWriter};
+use dialsm_core::prefix::PrefixExtractor;
+use dialsm_core::range_del::RangeTombstone;
+use dialsm_core::read::internal::InternalIter;
+use dialsm_core::table::{
+    Compression, IterSpec, ReadSpec, ReadStats, TableOptions, TableReader, TableWriter,
+};
 use dialsm_core::types::{DbId, FileNumber, SeqNo, TreeId};
 use dialsm_core::upgrade::FORMAT_VERSION;
 use dialsm_core::version::edit::{KeyspaceDesc, ManifestRecord, TableDesc, TreeEdit, VoidInterval};
@@ -274,8 +280,62 @@ fn update() {
         std::fs::create_dir_all(golden("db")).expect("tests/golden is writable");
         write("batch.bin", batch().as_bytes());
         write("manifest-all.bin", &manifest_of(&all_fields()));
+        for (name, whole_keys) in TABLES {
+            write(name, &table_with_all(whole_keys));
+        }
         database().iter().for_each(|(name, bytes)| write(&format!("db/{name}"), bytes));
     });
+}
+
+/// Tables with every kind of entry and every section; with filters of keys and prefixes, and of
+/// prefixes only.
+const TABLES: [(&str, bool); 2] = [("table-all.sst", true), ("table-prefixes.sst", false)];
+
+/// Their entries: a put, a merge operand over it, a delete or single delete, each with its own key.
+fn entries_of_all() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let kinds = [Kind::Put, Kind::Merge, Kind::Delete, Kind::SingleDelete];
+    let entry = |n: u32| {
+        let kind = kinds[(n % 4) as usize];
+        let is_tombstone = matches!(kind, Kind::Delete | Kind::SingleDelete);
+        let value = if is_tombstone { Vec::new() } else { value(n) };
+        (internal_key(&key(n), SeqNo::from(n) + 10, kind as u8), value)
+    };
+    (0..120).map(entry).collect()
+}
+
+fn tombstones_of_all() -> Vec<RangeTombstone> {
+    let tombstone =
+        |from: u32, to: u32, seqno| RangeTombstone { start: key(from).into(), end: key(to).into(), seqno };
+    // In pieces that overlap wholly or not at all.
+    let pieces = [(10, 20, 500), (20, 30, 501), (20, 30, 500), (30, 40, 500), (110, 300, 7)];
+    pieces.map(|(from, to, seqno)| tombstone(from, to, seqno)).to_vec()
+}
+
+fn extractor() -> PrefixExtractor {
+    PrefixExtractor::Fixed(14)
+}
+
+fn table_with_all(filter_whole_keys: bool) -> Vec<u8> {
+    let fs = SimFs::new(1);
+    fs.create_dir_all(Path::new(DIR)).expect("directory");
+    let header = FileHeader { kind: FileKind::Table, db_id: DB_ID, number: FileNumber(7) };
+    let options = TableOptions {
+        block_bytes: 512,
+        index_partition_bytes: 256,
+        compression: Compression::None,
+        prefix_extractor: Some(extractor()),
+        filter_whole_keys,
+        ..Default::default()
+    };
+    let file = fs.create(&path("table")).expect("create");
+    let mut writer = TableWriter::new(file, header, Comparator::default(), options).expect("writer");
+    writer.set_property("merge.operator", b"dialsm.counter").expect("a property");
+    for (key, value) in entries_of_all() {
+        writer.add(&key, &value).expect("add");
+    }
+    tombstones_of_all().iter().for_each(|t| writer.add_range_tombstone(t).expect("tombstone"));
+    writer.finish().expect("finish");
+    image_of(&*fs, Path::new(DIR)).remove("table").expect("it was just written")
 }
 
 /// The committed database.
@@ -383,4 +443,48 @@ fn the_committed_batch_and_records_read_back() {
     .expect("intact");
     assert_eq!((end.header.db_id, end.header.number, end.torn), (DB_ID, FileNumber(9), false));
     assert_eq!(records, all_fields());
+}
+
+#[test]
+fn the_committed_tables_read_back() {
+    update();
+    for (name, whole_keys) in TABLES {
+        let bytes = std::fs::read(golden(name)).expect("committed");
+        assert_bytes(name, &table_with_all(whole_keys), &bytes);
+        let len = bytes.len() as u64;
+        let fs: Arc<SimFs> = fs_of(&Image::from([("table".to_owned(), bytes)]));
+        let file = fs.open(&path("table"), Access::Read).expect("open");
+        let (number, cache) = (FileNumber(7), Arc::new(BlockCache::new(1 << 20)));
+        let order = Comparator::default();
+        let table =
+            TableReader::open_with_prefixes(file, &DB_ID, number, len, order, Some(&extractor()), cache)
+                .expect("intact");
+        let mut iter = table.iter(IterSpec::whole_table());
+        iter.seek_to_first().expect("first");
+        let mut found = Vec::new();
+        while iter.valid() {
+            found.push((iter.key().to_vec(), iter.value().to_vec()));
+            iter.next().expect("next");
+        }
+        assert!(found == entries_of_all(), "{name}");
+        let mut tombstones: Vec<RangeTombstone> = table.range_dels().expect("a section").iter().collect();
+        let order = |t: &RangeTombstone| (t.start.clone(), SeqNo::MAX - t.seqno);
+        tombstones.sort_by_key(order);
+        let expected = tombstones_of_all();
+        assert!(tombstones == expected, "{name}");
+        assert_eq!(table.properties().other("merge.operator"), Some(&b"dialsm.counter"[..]));
+        // The filter answers as it did: what is there may be there, most of what is not is denied.
+        let (spec, mut stats) = (ReadSpec::default(), ReadStats::default());
+        for n in 0..120 {
+            assert!(
+                table.get(&key(n), SeqNo::MAX >> 8, &spec, &mut stats).expect("get").is_some(),
+                "{name} {n}"
+            );
+        }
+        for n in 0..120 {
+            let absent = format!("absent key {n:05}").into_bytes();
+            assert!(table.get(&absent, SeqNo::MAX >> 8, &spec, &mut stats).expect("get").is_none());
+        }
+        assert!(stats.filter_useful > 100, "{name}: {stats:?}");
+    }
 }
