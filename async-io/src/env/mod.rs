@@ -12,12 +12,15 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::fs::Fs;
+use crate::ring::{AsyncIo, InlineIo, IoOptions};
 
 mod event;
 mod fork;
 pub mod os;
 mod signals;
 pub mod sim;
+
+pub(crate) use fork::Fork;
 
 /// Nanoseconds on a clock that never goes back. The origin means nothing.
 pub type Nanos = u64;
@@ -60,6 +63,17 @@ pub trait Env: Send + Sync + 'static {
     /// # Errors
     /// As said above.
     fn check_fork(&self) -> Result<()>;
+
+    /// Starts a service for asynchronous I/O on this environment's files: one for each database.
+    /// An environment that says nothing else gives one that is done when `submit` returns.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options out of range, or when the system refuses even threads; that
+    /// it refuses io_uring is no error.
+    fn start_io(&self, options: &IoOptions) -> Result<Arc<dyn AsyncIo>> {
+        let _ = options;
+        Ok(Arc::new(InlineIo::new(self)))
+    }
 }
 
 /// A running background thread.
