@@ -107,6 +107,12 @@ impl IoTicket {
     }
 }
 
+impl std::fmt::Debug for IoTicket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_done() { "IoTicket(done)" } else { "IoTicket(under way)" })
+    }
+}
+
 /// The end that tells the outcome; once.
 pub(super) struct Completer {
     state: Option<Arc<State>>,
