@@ -28,6 +28,9 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
