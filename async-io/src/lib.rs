@@ -22,6 +22,9 @@ pub mod limiter;
 pub mod ring;
 pub mod rng;
 
+pub use durable::{
+    Durability, DurabilityOptions, DurabilityStats, DurableFile, DurableRequest, DurableTicket,
+};
 pub use env::os::OsEnv;
 pub use env::sim::SimEnv;
 pub use env::{Env, Event, Job, JobHandle, Nanos};
@@ -31,9 +34,6 @@ pub use fs::fault::{Fault, FaultFs, Rule};
 pub use fs::os::OsFs;
 pub use fs::sim::{CrashPolicy, SimFs};
 pub use fs::{Access, Advice, File, FileLock, Fs, LockMode, Op, Ticket};
-pub use durable::{
-    Durability, DurabilityOptions, DurabilityStats, DurableFile, DurableRequest, DurableTicket,
-};
 pub use limiter::{Limiter, LimiterOptions, LimiterStats, Permit, Priority};
 pub use ring::sim::SimIoOptions;
 pub use ring::{AsyncIo, Buf, Done, IoKind, IoOp, IoOptions, IoStats, IoTicket, ReadAt};

@@ -216,11 +216,8 @@ fn batches_of_reads_answer_in_order() {
         let bytes = pattern(7, 400_000);
         assert!(w.run(w.write(&file, &bytes, 0)).result.is_ok());
         let starts: Vec<usize> = (0..300).map(|i| (i * 7919) % 399_000).collect();
-        let read = |start: &usize| ReadAt {
-            file: Arc::clone(&file),
-            buf: Buf::zeroed(1000),
-            offset: *start as u64,
-        };
+        let read =
+            |start: &usize| ReadAt { file: Arc::clone(&file), buf: Buf::zeroed(1000), offset: *start as u64 };
         let tickets = w.io.read_many(starts.iter().map(read).collect());
         assert_eq!(tickets.len(), starts.len());
         for (start, ticket) in starts.iter().zip(tickets) {
@@ -439,7 +436,8 @@ fn synced_bytes_survive_a_power_cut_and_order_is_not_promised() {
             let bytes = pattern(seed, 20_000);
             let op = IoOp::WriteThenSync { file: file.clone(), buf: bytes.clone().into(), offset: 0 };
             assert!(io.submit(op).wait().result.is_ok());
-            let write = io.submit(IoOp::Write { file: file.clone(), buf: vec![7; 100].into(), offset: 20_000 });
+            let write =
+                io.submit(IoOp::Write { file: file.clone(), buf: vec![7; 100].into(), offset: 20_000 });
             let sync = io.submit(IoOp::SyncData { file });
             assert!(write.wait().result.is_ok() && sync.wait().result.is_ok());
             let after = env.sim_fs().crash_image(CrashPolicy::DropUnsynced);
@@ -465,7 +463,11 @@ fn the_same_seed_gives_the_same_completions() {
             let io = env.start_io(&IoOptions::default()).unwrap();
             let file = env.fs().create(Path::new("/a")).unwrap();
             let write = |no: u64| {
-                io.submit(IoOp::Write { file: file.clone(), buf: vec![no as u8; 500].into(), offset: no * 300 })
+                io.submit(IoOp::Write {
+                    file: file.clone(),
+                    buf: vec![no as u8; 500].into(),
+                    offset: no * 300,
+                })
             };
             let tickets: Vec<_> = (0..50).map(write).collect();
             tickets.into_iter().for_each(|ticket| assert!(ticket.wait().result.is_ok()));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dialsm_io::{
-    AsyncIo, Buf, Durability, DurabilityOptions, DurableRequest, Env, ErrorKind, File, IoKind, IoOp, IoOptions,
-    Limiter, LimiterOptions, OsEnv, Priority, ReadAt,
+    AsyncIo, Buf, Durability, DurabilityOptions, DurableRequest, Env, ErrorKind, File, IoKind, IoOp,
+    IoOptions, Limiter, LimiterOptions, OsEnv, Priority, ReadAt,
 };
 
 /// Makes a system call fail with `errno` for the calling thread and those it starts from now on, or
@@ -46,7 +46,8 @@ fn exercise(io: &dyn AsyncIo, file: &Arc<dyn File>, rounds: u64) {
         let buf = vec![no as u8; 3000].into();
         let write = io.submit(IoOp::WriteThenSync { file: Arc::clone(file), buf, offset: no * 3000 });
         assert_eq!(write.wait().result.unwrap(), 3000);
-        let read = io.submit(IoOp::Read { file: Arc::clone(file), buf: Buf::zeroed(3000), offset: no * 3000 });
+        let read =
+            io.submit(IoOp::Read { file: Arc::clone(file), buf: Buf::zeroed(3000), offset: no * 3000 });
         assert_eq!(*read.wait().buf, vec![no as u8; 3000]);
     }
 }
@@ -234,7 +235,8 @@ fn b121_a_forked_child_touches_no_ring() {
         let file = env.fs().create(&dir.path().join(format!("{use_ring}a"))).unwrap();
         for _ in 0..5 {
             let idle = env.start_io(&options).unwrap();
-            let durability = Durability::start(&env, Arc::clone(&idle), DurabilityOptions::default()).unwrap();
+            let durability =
+                Durability::start(&env, Arc::clone(&idle), DurabilityOptions::default()).unwrap();
             let limiter = Limiter::new(&env, LimiterOptions::default()).unwrap();
             let permit = limiter.acquire(Priority::Deep, 1, None).unwrap();
             let before = file.len().unwrap();
@@ -278,7 +280,10 @@ fn b121_a_forked_child_touches_no_ring() {
                 assert_eq!(ticket.wait().result.unwrap(), 50_000);
             }
             assert!(file.len().unwrap() <= before.max(1_000_000), "the child wrote");
-            durability.request(DurableRequest { dir: Some(dir.path().into()), ..Default::default() }).wait().unwrap();
+            durability
+                .request(DurableRequest { dir: Some(dir.path().into()), ..Default::default() })
+                .wait()
+                .unwrap();
         }
         is_over.store(true, Ordering::SeqCst);
         jobs.into_iter().for_each(|job| job.join());

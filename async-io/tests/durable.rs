@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use dialsm_io::{
     Access, Buf, CrashPolicy, Durability, DurabilityOptions, DurableFile, DurableRequest, Env, ErrorKind,
-    Fault, FaultFs, File, Fs, IoOp, IoOptions, Limiter, LimiterOptions, OpKind, OsEnv, Priority, Rule, SimEnv,
-    SplitMix64,
+    Fault, FaultFs, File, Fs, IoOp, IoOptions, Limiter, LimiterOptions, OpKind, OsEnv, Priority, Rule,
+    SimEnv, SplitMix64,
 };
 
 const MS: u64 = 1_000_000;
@@ -99,7 +99,8 @@ fn syncs_come_after_their_request_and_within_the_bound() {
             let env: Arc<dyn Env> = sim.clone();
             let options = DurabilityOptions { in_flight_bytes_max: 10_000, in_flight_files_max: 3 };
             let durability = start(&env, options);
-            let files: Vec<_> = (0..8).map(|n| env.fs().create(Path::new(&format!("/f{n}"))).unwrap()).collect();
+            let files: Vec<_> =
+                (0..8).map(|n| env.fs().create(Path::new(&format!("/f{n}"))).unwrap()).collect();
             let mut rng = SplitMix64::new(seed);
             let mut tickets = Vec::new();
             for no in 0..60 {
@@ -126,12 +127,10 @@ fn syncs_come_after_their_request_and_within_the_bound() {
             let place = |text: &str| trace.iter().position(|call| call.path == Path::new(text)).unwrap();
             for (no, paths, has_dir, _) in tickets {
                 let calls = &trace[place(&format!("request {no}"))..place(&format!("done {no}"))];
-                let first = |op, path: &Path| {
-                    calls.iter().position(|call| call.op == Some(op) && call.path == path)
-                };
-                let last = |op, path: &Path| {
-                    calls.iter().rposition(|call| call.op == Some(op) && call.path == path)
-                };
+                let first =
+                    |op, path: &Path| calls.iter().position(|call| call.op == Some(op) && call.path == path);
+                let last =
+                    |op, path: &Path| calls.iter().rposition(|call| call.op == Some(op) && call.path == path);
                 let dir = last(OpKind::SyncDir, Path::new("/"));
                 assert!(dir.is_some() || !has_dir, "seed {seed}: request {no}");
                 for path in paths {

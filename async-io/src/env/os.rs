@@ -15,6 +15,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::event::OsEvent;
 use super::fork::Fork;
+#[cfg(not(miri))]
 use super::signals::SignalsBlocked;
 use super::{Env, Event, Job, JobHandle, Nanos};
 use crate::error::{Error, ErrorKind, Result};
@@ -93,6 +94,8 @@ pub(super) fn spawn_thread(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
+    // Miri knows no signals.
+    #[cfg(not(miri))]
     let _blocked = SignalsBlocked::new();
     // A NUL in a name would be a panic of the standard library.
     std::thread::Builder::new().name(name.replace('\0', "_")).spawn(body)

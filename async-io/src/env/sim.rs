@@ -189,11 +189,7 @@ impl Env for SimEnv {
 
     /// The simulated service; without `use_ring` a pool whose threads are the simulation's.
     fn start_io(&self, options: &IoOptions) -> Result<Arc<dyn AsyncIo>> {
-        if options.use_ring {
-            self.start_sim_io(SimIoOptions::default())
-        } else {
-            start_pool(self, options)
-        }
+        if options.use_ring { self.start_sim_io(SimIoOptions::default()) } else { start_pool(self, options) }
     }
 }
 

@@ -375,7 +375,7 @@ impl Control {
         let span = u128::from(self.options.ceiling_bytes - self.options.floor_bytes);
         let above = u128::from(self.window - self.options.floor_bytes);
         let more = (most.saturating_sub(1)) as u128;
-        if span == 0 { most.max(1) } else { 1 + (more * above / span) as usize }
+        (more * above).checked_div(span).map_or(most.max(1), |more| 1 + more as usize)
     }
 
     pub(super) fn stats(&self) -> LimiterStats {

@@ -131,8 +131,7 @@ impl Completer {
         counts: Arc<Counts>,
         bytes: u64,
     ) -> (Completer, IoTicket) {
-        let state =
-            Arc::new(State { done: Mutex::new(None), is_done: AtomicBool::new(false), event, fork });
+        let state = Arc::new(State { done: Mutex::new(None), is_done: AtomicBool::new(false), event, fork });
         counts.begin(bytes);
         let ticket = IoTicket(Inner::Pending(Arc::clone(&state)));
         (Completer { state: Some(state), also, counts, bytes }, ticket)

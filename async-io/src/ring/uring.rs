@@ -54,6 +54,11 @@ const SPARE: usize = 1;
 const LAST_LOOKS: u32 = 10_000;
 const LAST_PAUSE: Duration = Duration::from_millis(1);
 
+/// Whether a completion is of the sync that follows a transfer.
+fn is_sync(user_data: u64) -> bool {
+    user_data & 1 == 1
+}
+
 /// Wakes the thread that waits in `enter`.
 #[derive(Clone)]
 pub(super) struct Bell(Arc<OwnedFd>);
@@ -184,7 +189,7 @@ impl Uring {
     fn note(&mut self, user_data: u64, res: i32) -> Option<Completion> {
         let index = (user_data / 2) as usize;
         let slot = self.slots[index].as_mut().expect("a completion's slot is full until its last one");
-        let part_res = if user_data % 2 == 0 { &mut slot.res } else { &mut slot.sync_res };
+        let part_res = if is_sync(user_data) { &mut slot.sync_res } else { &mut slot.res };
         *part_res = Some(res);
         slot.due -= 1;
         self.due -= 1;
@@ -310,20 +315,20 @@ impl Kernel for Uring {
             let slot = self.slots[index].as_mut().expect("queued entries have a slot");
             slot.due -= 1;
             self.due -= 1;
-            match (user_data % 2 == 0, slot.due, slot.res) {
+            match (is_sync(user_data), slot.due, slot.res) {
                 // The kernel knows nothing of it.
-                (true, 0, _) => {
+                (false, 0, _) => {
                     tasks.extend(self.slots[index].take().map(|slot| slot.task));
                     self.free.push(index);
                 }
                 // It took the write without the sync, and the write is over.
-                (false, 0, Some(_)) => {
+                (true, 0, Some(_)) => {
                     slot.sync_res = Some(-libc::ECANCELED);
                     let half = self.take(index);
                     self.halves.extend(half);
                 }
-                (false, ..) => slot.sync_res = Some(-libc::ECANCELED),
-                (true, ..) => {}
+                (true, ..) => slot.sync_res = Some(-libc::ECANCELED),
+                (false, ..) => {}
             }
         }
         tasks.reverse();

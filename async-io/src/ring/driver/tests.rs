@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::env::sim::SimEnv;
 use crate::env::Fork;
+use crate::env::sim::SimEnv;
 use crate::error::ErrorKind;
 use crate::fs::sim::{CrashPolicy, SimFs};
 use crate::fs::{Access, File, Fs};
@@ -230,7 +230,8 @@ fn a_short_write_never_lets_its_sync_count() {
     for seed in 0..if cfg!(miri) { 10 } else { 300 } {
         let world = World::new(seed);
         world.env.clone().run(|| {
-            let moods = Moods { short: 600, not_run: 200, sync_runs_anyway: 500, fails: 30, ..Moods::default() };
+            let moods =
+                Moods { short: 600, not_run: 200, sync_runs_anyway: 500, fails: 30, ..Moods::default() };
             let mut driver = world.driver(seed, moods);
             let fs = world.env.sim_fs();
             let file = fs.create(Path::new("/a")).unwrap();
@@ -265,7 +266,10 @@ fn a_short_write_never_lets_its_sync_count() {
         });
     }
     if !cfg!(miri) {
-        assert!(short >= 1000 && retried >= 500 && good >= 500 && failed >= 50, "{short} {retried} {good} {failed}");
+        assert!(
+            short >= 1000 && retried >= 500 && good >= 500 && failed >= 50,
+            "{short} {retried} {good} {failed}"
+        );
     }
 }
 

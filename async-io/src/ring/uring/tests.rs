@@ -97,7 +97,8 @@ fn a_full_ring_hands_the_task_back() {
 fn tasks_are_taken_back_from_a_broken_ring() {
     let Some(mut uring) = open(8, 16, 15) else { return };
     let world = world();
-    let op = |no: u64| IoOp::WriteThenSync { file: Arc::clone(&world.file), buf: vec![1; 10].into(), offset: no };
+    let op =
+        |no: u64| IoOp::WriteThenSync { file: Arc::clone(&world.file), buf: vec![1; 10].into(), offset: no };
     for no in 0..2 {
         let Ok((task, _)) = world.front.admit(op(no), None) else { panic!("refused") };
         assert!(uring.push(task).is_ok());
