@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::env::{Env, Event, JobHandle, Nanos};
+use crate::env::{Env, Event, JobHandle, Nanos, wait_for_end};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::File;
 use crate::limiter::Permit;
@@ -227,13 +227,7 @@ impl Durability {
         }
         shared.intake.lock().is_open = false;
         shared.work_event.notify();
-        loop {
-            let seen = shared.done_event.epoch();
-            if shared.intake.lock().is_gone {
-                break;
-            }
-            shared.done_event.wait(seen, None);
-        }
+        wait_for_end(&*shared.done_event, || shared.intake.lock().is_gone);
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             thread.join();

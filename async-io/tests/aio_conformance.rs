@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dialsm_io::env::JobHandle;
 use dialsm_io::{
-    Access, AsyncIo, Buf, CrashPolicy, Done, Env, ErrorKind, Event, Fault, FaultFs, File, Fs, IoKind, IoOp,
-    IoOptions, Job, Nanos, OpKind, OsEnv, OsFs, ReadAt, Result, Rule, SimEnv, SimIoOptions, SplitMix64,
+    Access, AsyncIo, Buf, CrashPolicy, Done, Durability, Env, ErrorKind, Event, Fault, FaultFs, File, Fs,
+    IoKind, IoOp, IoOptions, Job, Nanos, OpKind, OsEnv, OsFs, ReadAt, Result, Rule, SimEnv, SimIoOptions,
+    SplitMix64,
 };
 
 /// One service and where it may write.
@@ -497,4 +498,26 @@ fn options_out_of_range_are_refused() {
     let refused = IoOptions { pretend_refused: Some(libc::EPERM), ..good };
     let report = env.start_io(&refused).unwrap().report();
     assert!(report.contains("io_uring refused: Operation not permitted"), "{report}");
+}
+
+/// A simulation that comes to a deadlock ends with its message, whatever services are alive.
+#[test]
+fn a_dead_simulation_unwinds_through_its_services() {
+    for seed in 0..4 {
+        let env = SimEnv::new(seed);
+        let options = IoOptions { use_ring: seed % 2 == 0, ..IoOptions::default() };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            env.run(|| {
+                let io = env.start_io(&options).unwrap();
+                let durability =
+                    Durability::start(&(env.clone() as Arc<dyn Env>), Arc::clone(&io), Default::default());
+                let event = env.event();
+                event.wait(event.epoch(), None);
+                drop((durability, io));
+            });
+        }));
+        let payload = outcome.expect_err("nobody can wake it");
+        let text = payload.downcast_ref::<String>().expect("a message");
+        assert!(text.contains("deadlock in the simulation"), "{text}");
+    }
 }

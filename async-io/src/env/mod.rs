@@ -76,6 +76,22 @@ pub trait Env: Send + Sync + 'static {
     }
 }
 
+/// Waits until `is_over`, whose change `event` announces. For a service's end, which a drop may
+/// wait for while its thread unwinds: in a dead simulation waits come back at once then, so real
+/// time has to pass for the other threads to unwind, too.
+pub(crate) fn wait_for_end(event: &dyn Event, is_over: impl Fn() -> bool) {
+    loop {
+        let seen = event.epoch();
+        if is_over() {
+            return;
+        }
+        event.wait(seen, None);
+        if std::thread::panicking() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
 /// A running background thread.
 pub trait JobHandle: Send {
     /// Waits until the thread has ended. A panic in it was already contained and reported.

@@ -56,7 +56,7 @@ impl Limiter {
     }
 
     /// Waits until `bytes` may be under way. [`Priority::Flush`] never waits. More bytes than the
-    /// window has are granted when nothing else is under way.
+    /// window has are granted when nothing else is under way. A deadline of 0 only tries.
     ///
     /// # Errors
     /// `TimedOut` when `deadline` passed on the environment's clock, `Closed` after

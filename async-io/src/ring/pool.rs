@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::task::{Front, Task, closed};
 use super::{AsyncIo, IoKind, IoOp, IoStats, IoTicket, ReadAt};
-use crate::env::{Env, Event, Fork, JobHandle};
+use crate::env::{Env, Event, Fork, JobHandle, wait_for_end};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 
@@ -65,13 +65,7 @@ impl Workers {
     pub(super) fn shutdown(&self) {
         self.shared.queue.lock().is_open = false;
         self.shared.event.notify();
-        loop {
-            let seen = self.shared.event.epoch();
-            if self.shared.queue.lock().workers_alive == 0 {
-                break;
-            }
-            self.shared.event.wait(seen, None);
-        }
+        wait_for_end(&*self.shared.event, || self.shared.queue.lock().workers_alive == 0);
         // Taken out first: no lock may be held over a join.
         let handles = std::mem::take(&mut *self.handles.lock());
         handles.into_iter().for_each(|handle| handle.join());

@@ -21,7 +21,7 @@ use super::pool::{PoolIo, Pusher, Workers};
 use super::task::{Front, Task, closed};
 use super::uring::{Bell, Uring};
 use super::{AsyncIo, IoKind, IoOp, IoOptions, IoStats, IoTicket, ReadAt};
-use crate::env::{Env, Event, Fork, JobHandle};
+use crate::env::{Env, Event, Fork, JobHandle, wait_for_end};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 
@@ -117,6 +117,8 @@ struct Intake {
     /// The ring's end: tasks go to the helper.
     ring_is_gone: bool,
     thread_is_gone: bool,
+    /// It is gone before its time.
+    has_fallen_back: bool,
     report: String,
 }
 
@@ -134,6 +136,7 @@ impl RingIo {
             is_asleep: false,
             ring_is_gone: false,
             thread_is_gone: false,
+            has_fallen_back: false,
             report: format!("I/O by io_uring, {} entries", options.ring_entries),
         };
         let shared = Arc::new(Shared {
@@ -188,6 +191,7 @@ impl Shared {
         if !intake.ring_is_gone {
             intake.ring_is_gone = true;
             intake.report.push_str(why);
+            intake.has_fallen_back = !why.is_empty();
         }
         let tasks = std::mem::take(&mut intake.tasks);
         drop(intake);
@@ -232,7 +236,8 @@ impl Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.0.give_up_ring("");
+        let is_panic = std::thread::panicking();
+        self.0.give_up_ring(if is_panic { "; its thread panicked, plain calls since" } else { "" });
         self.0.intake.lock().thread_is_gone = true;
         self.0.event.notify();
     }
@@ -257,7 +262,7 @@ impl AsyncIo for RingIo {
     }
 
     fn kind(&self) -> IoKind {
-        if self.shared.intake.lock().ring_is_gone { IoKind::Pool } else { IoKind::Ring }
+        if self.shared.intake.lock().has_fallen_back { IoKind::Pool } else { IoKind::Ring }
     }
 
     fn report(&self) -> String {
@@ -275,13 +280,7 @@ impl AsyncIo for RingIo {
         self.front.close();
         self.shared.intake.lock().is_open = false;
         self.shared.bell.ring();
-        loop {
-            let seen = self.shared.event.epoch();
-            if self.shared.intake.lock().thread_is_gone {
-                break;
-            }
-            self.shared.event.wait(seen, None);
-        }
+        wait_for_end(&*self.shared.event, || self.shared.intake.lock().thread_is_gone);
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             thread.join();

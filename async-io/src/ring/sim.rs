@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::task::{Front, Task, closed};
 use super::{AsyncIo, IoKind, IoOp, IoStats, IoTicket};
-use crate::env::{Env, Event, Fork, JobHandle, Nanos};
+use crate::env::{Env, Event, Fork, JobHandle, Nanos, wait_for_end};
 use crate::error::{Error, Result};
 use crate::rng::SplitMix64;
 
@@ -180,13 +180,7 @@ impl AsyncIo for SimIo {
         self.front.close();
         self.shared.state.lock().is_open = false;
         self.shared.event.notify();
-        loop {
-            let seen = self.shared.event.epoch();
-            if self.shared.state.lock().is_gone {
-                break;
-            }
-            self.shared.event.wait(seen, None);
-        }
+        wait_for_end(&*self.shared.event, || self.shared.state.lock().is_gone);
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             thread.join();

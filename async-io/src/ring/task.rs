@@ -254,7 +254,8 @@ impl Task {
         let IoOp::Read { file, buf, offset } = &mut self.op else { return false };
         let Some(fd) = file.fd() else { return false };
         let into = &mut [IoSliceMut::new(buf)];
-        // An error means "would wait" or "not known here"; real ones will show again.
+        // An error means "would wait" or "not known here"; real ones will show again. (On a
+        // descriptor for direct I/O this call could wait for the disk; none is opened so.)
         match rustix::io::preadv2(fd, into, *offset, rustix::io::ReadWriteFlags::NOWAIT) {
             Ok(n) => {
                 let is_all = n == buf.len() || n == 0;
