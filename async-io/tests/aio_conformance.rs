@@ -19,6 +19,8 @@ struct World {
     name: String,
     env: Arc<dyn Env>,
     io: Arc<dyn AsyncIo>,
+    /// For another one like it.
+    options: IoOptions,
     base: PathBuf,
 }
 
@@ -57,7 +59,13 @@ impl Env for Plain {
 
 fn world(name: &str, env: Arc<dyn Env>, options: &IoOptions, base: &Path) -> World {
     let io = env.start_io(options).unwrap();
-    World { name: format!("{name}: {}", io.report()), env, io, base: base.to_path_buf() }
+    World {
+        name: format!("{name}: {}", io.report()),
+        env,
+        io,
+        options: options.clone(),
+        base: base.to_path_buf(),
+    }
 }
 
 /// Whether the machine that runs the tests lets io_uring be used.
@@ -323,9 +331,11 @@ fn dropped_tickets_withdraw_nothing_and_free_nothing() {
 #[test]
 fn shutdown_under_load_does_what_it_accepted_and_refuses_the_rest() {
     on_all(|w| {
-        let done = Arc::new(AtomicU64::new(0));
+        // A panic of a thread is not ours to see; that it came to its end is.
+        let (done, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let submitter = |no: u64| {
-            let (io, env, done) = (Arc::clone(&w.io), Arc::clone(&w.env), Arc::clone(&done));
+            let (io, env) = (Arc::clone(&w.io), Arc::clone(&w.env));
+            let (done, ended) = (Arc::clone(&done), Arc::clone(&ended));
             let file = w.create(&format!("f{no}"));
             Box::new(move || {
                 for round in 0.. {
@@ -347,6 +357,7 @@ fn shutdown_under_load_does_what_it_accepted_and_refuses_the_rest() {
                         }
                         Done { result: Err(e), buf } => {
                             assert_eq!((e.kind(), buf.len()), (ErrorKind::Closed, 5000), "{e}");
+                            ended.fetch_add(1, Ordering::SeqCst);
                             return;
                         }
                     }
@@ -367,13 +378,14 @@ fn shutdown_under_load_does_what_it_accepted_and_refuses_the_rest() {
         assert_eq!(refused.wait().result.unwrap_err().kind(), ErrorKind::Closed, "{}", w.name);
         w.io.shutdown();
         jobs.into_iter().for_each(|job| job.join());
+        assert_eq!(ended.load(Ordering::SeqCst), 3, "{}: a thread got another error", w.name);
     });
 }
 
 #[test]
 fn services_share_nothing_and_drop_drains() {
     on_all(|w| {
-        let second = w.env.start_io(&IoOptions::default()).unwrap();
+        let second = w.env.start_io(&w.options).unwrap();
         let (a, b) = (w.create("a"), w.create("b"));
         let (x, y) = (pattern(1, 50_000), pattern(2, 50_000));
         let mut tickets = Vec::new();

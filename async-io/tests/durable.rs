@@ -236,7 +236,8 @@ fn bytes_return_at_completion() {
 fn shutdown_ends_every_request() {
     let dir = tempfile::tempdir().unwrap();
     for use_ring in [true, false] {
-        let env: Arc<dyn Env> = OsEnv::new();
+        let os = OsEnv::new();
+        let env: Arc<dyn Env> = os.clone();
         let io = env.start_io(&IoOptions { use_ring, ..IoOptions::default() }).unwrap();
         let durability = Durability::start(&env, Arc::clone(&io), DurabilityOptions::default()).unwrap();
         let base = dir.path().join(use_ring.to_string());
@@ -276,6 +277,7 @@ fn shutdown_ends_every_request() {
         let stats = durability.stats();
         assert_eq!(stats.in_flight_bytes, 0);
         jobs.into_iter().for_each(|job| job.join());
+        assert_eq!(os.panics(), 0);
         let stats = durability.stats();
         assert_eq!(stats.request_count, stats.ended_count, "{stats:?}");
         assert!(stats.dir_sync_count < stats.file_sync_count, "{stats:?}");
