@@ -21,7 +21,7 @@
 //! Modules in reading order: `buf`, `ticket`, `stats`, `task` (an operation and how far it is),
 //! `inline` and `pool`, `kernel` (what the ring's thread needs of a kernel, a fake one in tests),
 //! `driver` (parts, short transfers, broken links, retries), `uring` (io_uring; all unsafe code of
-//! the ring), `service` ([`RingIo`]), `sim`.
+//! the ring), `service` (`RingIo`), `sim`.
 //!
 //! Promises, the same for all four (attacked by `aio_conformance.rs` in the tests):
 //! - **Order.** None among operations under way at once, not even on the same bytes. A sync covers
