@@ -4,7 +4,9 @@
 //!
 //! Modules in reading order: [`error`], [`fs`] (the traits; `fs/os.rs` on plain calls, `fs/sim.rs`
 //! in memory with crash images, `fs/fault.rs` fails on demand), [`env`](mod@env) (clock, seeds,
-//! threads, events; `env/os.rs` the system's, `env/sim.rs` a simulation), [`rng`].
+//! threads, events; `env/os.rs` the system's, `env/sim.rs` a simulation), [`ring`] (asynchronous
+//! I/O: io_uring, a thread pool, a simulation), [`durable`] (files and their names made durable in
+//! the background), [`limiter`] (how much may be under way), [`rng`].
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -12,11 +14,17 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("DiaLSM is tested on 64-bit Linux only");
 
+pub mod durable;
 pub mod env;
 pub mod error;
 pub mod fs;
+pub mod limiter;
+pub mod ring;
 pub mod rng;
 
+pub use durable::{
+    Durability, DurabilityOptions, DurabilityStats, DurableFile, DurableRequest, DurableTicket,
+};
 pub use env::os::OsEnv;
 pub use env::sim::SimEnv;
 pub use env::{Env, Event, Job, JobHandle, Nanos};
@@ -26,4 +34,7 @@ pub use fs::fault::{Fault, FaultFs, Rule};
 pub use fs::os::OsFs;
 pub use fs::sim::{CrashPolicy, SimFs};
 pub use fs::{Access, Advice, File, FileLock, Fs, LockMode, Op, Ticket};
+pub use limiter::{Limiter, LimiterOptions, LimiterStats, Permit, Priority};
+pub use ring::sim::SimIoOptions;
+pub use ring::{AsyncIo, Buf, Done, IoKind, IoOp, IoOptions, IoStats, IoTicket, ReadAt};
 pub use rng::SplitMix64;

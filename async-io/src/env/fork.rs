@@ -8,7 +8,10 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::{Error, ErrorKind, Result};
 
 /// What the page holds in the process that made it.
 const MARK: u32 = 0x0d1a_15a1;
@@ -51,6 +54,30 @@ impl Drop for ForkGuard {
             unsafe { libc::munmap(page.as_ptr().cast(), MAP_BYTES) };
         }
     }
+}
+
+/// A shared guard, or none where there are no processes (a simulation).
+#[derive(Clone, Default)]
+pub(crate) struct Fork(Option<Arc<ForkGuard>>);
+
+impl Fork {
+    /// Knows the calling process.
+    pub(super) fn here() -> Fork {
+        Fork(Some(Arc::new(ForkGuard::new())))
+    }
+
+    /// Fails with `Forked` in a child of the process that made it. Takes no lock.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.0 {
+            Some(guard) if !guard.is_same_process() => Err(forked()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn forked() -> Error {
+    Error::new(ErrorKind::Forked, "the database was opened by the parent process")
 }
 
 fn map_wiped_page() -> Option<NonNull<AtomicU32>> {

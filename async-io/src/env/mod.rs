@@ -12,12 +12,15 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::fs::Fs;
+use crate::ring::{AsyncIo, InlineIo, IoOptions};
 
 mod event;
 mod fork;
 pub mod os;
 mod signals;
 pub mod sim;
+
+pub(crate) use fork::Fork;
 
 /// Nanoseconds on a clock that never goes back. The origin means nothing.
 pub type Nanos = u64;
@@ -60,6 +63,33 @@ pub trait Env: Send + Sync + 'static {
     /// # Errors
     /// As said above.
     fn check_fork(&self) -> Result<()>;
+
+    /// Starts a service for asynchronous I/O on this environment's files: one for each database.
+    /// An environment that says nothing else gives one that is done when `submit` returns.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options out of range, or when the system refuses even threads; that
+    /// it refuses io_uring is no error.
+    fn start_io(&self, options: &IoOptions) -> Result<Arc<dyn AsyncIo>> {
+        let _ = options;
+        Ok(Arc::new(InlineIo::new(self)))
+    }
+}
+
+/// Waits until `is_over`, whose change `event` announces. For a service's end, which a drop may
+/// wait for while its thread unwinds: in a dead simulation waits come back at once then, so real
+/// time has to pass for the other threads to unwind, too.
+pub(crate) fn wait_for_end(event: &dyn Event, is_over: impl Fn() -> bool) {
+    loop {
+        let seen = event.epoch();
+        if is_over() {
+            return;
+        }
+        event.wait(seen, None);
+        if std::thread::panicking() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
 }
 
 /// A running background thread.

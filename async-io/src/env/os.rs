@@ -14,12 +14,14 @@ use parking_lot::Mutex;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::event::OsEvent;
-use super::fork::ForkGuard;
+use super::fork::Fork;
+#[cfg(not(miri))]
 use super::signals::SignalsBlocked;
 use super::{Env, Event, Job, JobHandle, Nanos};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Fs;
 use crate::fs::os::OsFs;
+use crate::ring::{AsyncIo, IoOptions, start_os};
 
 /// Called with the thread's name and the panic's text.
 pub type PanicHook = Arc<dyn Fn(&str, &str) + Send + Sync>;
@@ -28,7 +30,7 @@ pub type PanicHook = Arc<dyn Fn(&str, &str) + Send + Sync>;
 pub struct OsEnv {
     fs: Arc<dyn Fs>,
     origin: Instant,
-    fork_guard: ForkGuard,
+    fork: Fork,
     panics: Arc<Panics>,
 }
 
@@ -47,7 +49,7 @@ impl OsEnv {
 
     /// An environment over `fs`, for instance one that injects faults.
     pub fn with_fs(fs: Arc<dyn Fs>) -> Arc<OsEnv> {
-        Arc::new(OsEnv { fs, origin: Instant::now(), fork_guard: ForkGuard::new(), panics: Arc::default() })
+        Arc::new(OsEnv { fs, origin: Instant::now(), fork: Fork::here(), panics: Arc::default() })
     }
 
     /// How many jobs ended in a panic.
@@ -92,6 +94,8 @@ pub(super) fn spawn_thread(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
+    // Miri knows no signals.
+    #[cfg(not(miri))]
     let _blocked = SignalsBlocked::new();
     // A NUL in a name would be a panic of the standard library.
     std::thread::Builder::new().name(name.replace('\0', "_")).spawn(body)
@@ -147,16 +151,12 @@ impl Env for OsEnv {
     }
 
     fn check_fork(&self) -> Result<()> {
-        if self.fork_guard.is_same_process() {
-            return Ok(());
-        }
-        Err(forked())
+        self.fork.check()
     }
-}
 
-#[cold]
-fn forked() -> Error {
-    Error::new(ErrorKind::Forked, "the database was opened by the parent process")
+    fn start_io(&self, options: &IoOptions) -> Result<Arc<dyn AsyncIo>> {
+        start_os(self, &self.fork, options)
+    }
 }
 
 struct OsJob(std::thread::JoinHandle<()>);

@@ -18,6 +18,8 @@ use super::{Env, Event, Job, JobHandle, Nanos};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Fs;
 use crate::fs::sim::SimFs;
+use crate::ring::sim::{SimIo, SimIoOptions};
+use crate::ring::{AsyncIo, IoOptions, start_pool};
 use sched::{Scheduler, ThreadNo, Wait, is_dead};
 
 /// Where the simulated wall clock starts: 2020-01-01, in milliseconds since 1970.
@@ -68,6 +70,15 @@ impl SimEnv {
                 value
             }
         }
+    }
+
+    /// Starts a service for asynchronous I/O that behaves as told.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options out of range, or when the system refuses a thread.
+    pub fn start_sim_io(&self, options: SimIoOptions) -> Result<Arc<dyn AsyncIo>> {
+        let env = self.on_fs(Arc::clone(&self.sim_fs), Arc::clone(&self.fs));
+        Ok(SimIo::start(env, options)?)
     }
 
     /// Moves the clock on by hand.
@@ -174,6 +185,11 @@ impl Env for SimEnv {
 
     fn check_fork(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// The simulated service; without `use_ring` a pool whose threads are the simulation's.
+    fn start_io(&self, options: &IoOptions) -> Result<Arc<dyn AsyncIo>> {
+        if options.use_ring { self.start_sim_io(SimIoOptions::default()) } else { start_pool(self, options) }
     }
 }
 

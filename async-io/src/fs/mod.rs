@@ -5,6 +5,7 @@
 //! [`File::sync_data`] for bytes and length, [`Fs::sync_dir`] for names (create, rename, unlink,
 //! link). A killed process loses none of them.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -93,6 +94,13 @@ pub trait Fs: Send + Sync + 'static {
     /// # Errors
     /// Those of the file system.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
+
+    /// A descriptor of a directory that a ring may sync instead of calling [`Fs::sync_dir`]. None
+    /// where it can't be opened, and where the file system must see the call: then it is made.
+    fn open_dir(&self, path: &Path) -> Option<OwnedFd> {
+        let _ = path;
+        None
+    }
 }
 
 /// How a file is opened.
@@ -174,6 +182,12 @@ pub trait File: Send + Sync {
 
     /// Tells the kernel how the file will be read. No promise.
     fn advise(&self, advice: Advice);
+
+    /// The descriptor on which a ring may read, write and sync instead of calling the methods
+    /// above. None where there is none, and where a wrapper must see the calls: then they are made.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Submits an operation that owns its buffer and returns at once; the ticket carries the
     /// outcome and gives the buffer back. On plain calls the work is done before this returns.

@@ -10,7 +10,7 @@ mod sys;
 
 use std::fs::{DirBuilder, File as StdFile, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,6 +107,11 @@ impl Fs for OsFs {
         let stat = retry(|| rustix::fs::statvfs(path)).map_err(|e| Error::io(&e, "free space", path))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
+
+    fn open_dir(&self, path: &Path) -> Option<OwnedFd> {
+        let dir = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path);
+        dir.ok().map(OwnedFd::from)
+    }
 }
 
 struct OsFile {
@@ -199,6 +204,10 @@ impl File for OsFile {
         };
         // A refused hint changes nothing that anybody could act on. No length means to the end.
         let _ = rustix::fs::fadvise(&self.file, 0, None, advice);
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 
     fn submit(&self, op: Op) -> Box<dyn Ticket> {

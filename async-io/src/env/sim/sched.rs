@@ -34,7 +34,7 @@ pub(super) type ThreadNo = u64;
 
 /// How long the holder of the baton may stay away in real time before it counts as stuck on
 /// something that the simulation does not see. No correct run depends on it.
-const STUCK_AFTER: Duration = Duration::from_secs(60);
+const STUCK_AFTER: Duration = Duration::from_secs(if cfg!(miri) { 3600 } else { 60 });
 
 /// How many waits a thread may ask of a dead simulation while it unwinds.
 const DEAD_CALLS_MAX: u64 = 100_000;
