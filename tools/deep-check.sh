@@ -67,9 +67,9 @@ big_endian() {
 }
 
 long() {
-    run "ignored tests" cargo test --release --locked --workspace -- --ignored
-    run "ignored tests, invariants on" \
-        cargo test --release --locked -p dialsm-core --features invariants -- --ignored
+    # The test profile is optimized; building all of it once more for release takes longer than it spares.
+    run "ignored tests" cargo test --locked --workspace -- --ignored
+    run "ignored tests, invariants on" cargo test --locked -p dialsm-core --features invariants -- --ignored
 }
 
 for part in "${parts[@]}"; do
