@@ -85,7 +85,8 @@ impl Drop for Handle {
 }
 
 impl Db {
-    /// Opens the database in `path`, creating it if the options say so.
+    /// Opens the database in `path`, creating it if the options say so. The file `LOCK` there keeps
+    /// others out, in this process and in any other, as long as nobody removes it.
     ///
     /// # Errors
     /// `InvalidArgument` with every problem of the options; `Busy` if another process or handle has
