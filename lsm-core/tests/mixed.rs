@@ -494,7 +494,7 @@ impl Run {
             ("write_buffers_max", ["2", "3", "64"]),
             ("level0_compaction_trigger", ["1", "2", "6"]),
             ("table_bytes", ["64K", "100K", "1M"]),
-            ("block_bytes", ["64", "4K", "16M"]),
+            ("block_bytes", ["64", "4K", "64K"]),
             ("block_restart_interval", ["1", "16", "1024"]),
             ("filter_bits_per_key", ["0", "0.5", "64"]),
             ("filter_whole_keys", ["true", "false", "true"]),
