@@ -35,8 +35,9 @@ use crate::{Error, ErrorKind, Result};
 /// The version of the form that this build writes, and the newest that it reads.
 pub(crate) const FORMAT: u64 = 1;
 
-/// No file of ours comes near this; a larger one is not read.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Room for tens of thousands of keyspaces, each with every option its own and the longest name; a larger
+/// file is not read.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// How often a file may vanish under the reader: a writer beside it puts newer ones in its place.
 const ATTEMPTS: usize = 8;
@@ -322,6 +323,22 @@ mod tests {
         assert!(others.is_empty());
         assert!(written.contains(concat!("dialsm-core ", env!("CARGO_PKG_VERSION"))));
         assert!(written.contains(&format!("?object.comparator = {}", options.comparator.name())));
+    }
+
+    #[test]
+    fn a_file_of_thousands_of_keyspaces_reads_back() {
+        let (fs, dir) = (dialsm_io::SimFs::new(1), Path::new("/db"));
+        fs.create_dir_all(dir).expect("directory");
+        let options = Options::default();
+        let own = Arc::new(options.keyspace());
+        // Each quote takes two bytes in the file.
+        let name = |at: usize| format!("{at:05}{}", "\"".repeat(250));
+        let keyspaces = (0..3000).map(|at| (Arc::from(name(at)), own.clone())).collect();
+        let all = All { options: Arc::new(options), keyspaces };
+        write(fs.as_ref(), dir, FileNumber(7), &all).expect("write");
+        let (_, read) = Options::load_all(dialsm_io::OsEnv::with_fs(fs).as_ref(), dir).expect("own file");
+        assert_eq!(read.len(), 3000);
+        assert_eq!(read[2999].0, name(2999));
     }
 
     #[test]

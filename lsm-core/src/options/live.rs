@@ -173,11 +173,14 @@ pub(crate) fn set(engine: &Arc<Engine>, changes: &[(&str, &str)]) -> Result<()> 
 /// See [`crate::Db::set_options_in`].
 pub(crate) fn set_in(engine: &Arc<Engine>, tree: &Arc<Tree>, changes: &[(&str, &str)]) -> Result<()> {
     let _inside = engine.enter()?;
-    engine.check_keyspace(tree)?;
     if tree.id.keyspace == 0 {
+        engine.check_keyspace(tree)?;
         return set_default(engine, changes, Some(OptionScope::Keyspace));
     }
     let _only_one = engine.options.changing.enter();
+    // Now that nobody else can write the file: a drop, and a creation under the same name, that come
+    // after this look write it after us.
+    engine.check_keyspace(tree)?;
     let before = tree.options.now().in_database();
     let changed = apply(&before, changes, Some(OptionScope::Keyspace))?.keyspace();
     if changes.is_empty() {

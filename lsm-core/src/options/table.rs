@@ -185,7 +185,7 @@ options! {
     /// Memory of all memtables of all keyspaces that are not flushed yet. Passed, the largest one is
     /// flushed, whatever its keyspace's `write_buffer_bytes`; passed by a quarter, writes wait. 0 =
     /// enough for the default keyspace and for a memtable on each of `background_jobs_max`
-    /// processors.
+    /// processors; any other value is not below the default keyspace's `write_buffer_bytes`.
     write_buffers_total_bytes: u64 [Bytes] = 0, in 0..=TIB, Live, Database;
 
     /// Memtables of a tree, the active one included, before writes wait for a flush. At least 2,
@@ -240,6 +240,7 @@ options! {
 
     /// Size at which a data block ends, before compression. Smaller blocks make point reads
     /// cheaper and the index larger. A single larger entry has a block of its own.
+    /// Not above `table_bytes`.
     block_bytes: u64 [Bytes] = 4 * KIB, in 64..=16 * MIB, Live, Keyspace;
 
     /// Entries from one restart point of a block to the next. More compress keys better; fewer
