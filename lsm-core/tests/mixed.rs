@@ -17,7 +17,7 @@ mod hostile;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dialsm_core::key::{Comparator, UserComparator};
@@ -591,7 +591,7 @@ impl Run {
     }
 
     /// Opens what is at `path`, with other extractors and sizes than before.
-    fn open(&mut self, path: &PathBuf, for_reading: bool) -> Db {
+    fn open(&mut self, path: &Path, for_reading: bool) -> Db {
         let named = self.named();
         let named: Vec<(&str, KeyspaceOptions)> =
             named.iter().map(|(name, own)| (name.as_str(), own.clone())).collect();
@@ -695,7 +695,7 @@ impl Run {
     }
 
     /// An opening in between that has no operator, and so may lose no operand, whatever it rewrites.
-    fn without_operator(&mut self, home: &PathBuf) {
+    fn without_operator(&mut self, home: &Path) {
         let mut named = self.named();
         named.iter_mut().for_each(|(_, own)| own.merge_operator = None);
         let named: Vec<(&str, KeyspaceOptions)> =
