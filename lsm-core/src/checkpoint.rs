@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! sync the log, settle ─ cut, between two groups: pin tables, floors and log at one manifest position
-//!   TARGET.tmp/   link tables ─ copy log ─ OPTIONS ─ manifest, synced ─ CURRENT
+//!   TARGET.unfinished-checkpoint/   link tables ─ copy log ─ OPTIONS ─ manifest, synced ─ CURRENT
 //! rename to TARGET ─ sync the directory above
 //! ```
 //! Tables are linked, since nobody ever writes to them again, and copied where linking is refused
@@ -19,7 +19,7 @@
 //! - *Nothing goes meanwhile*: the pinned versions keep their tables, and a pinned log unlinks what it
 //!   retires (the open files keep the bytes) instead of recycling it.
 //! - *Whole or absent*: the name `TARGET` appears when all of it is durable. What a failure or a power
-//!   cut leaves is `TARGET.tmp`, which the next checkpoint to the same place clears.
+//!   cut leaves is `TARGET.unfinished-checkpoint`, which the next checkpoint to the same place clears.
 //!   Attacked by `a_power_cut_leaves_the_whole_checkpoint_or_none`.
 
 use std::path::{Path, PathBuf};
@@ -78,13 +78,17 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, target: &Path) -> Result<()> {
     made
 }
 
+/// Behind a target's name while it is being made. Long, so that nobody has a database of his own there:
+/// what bears this name is removed.
+const UNFINISHED: &str = ".unfinished-checkpoint";
+
 /// Where `target` is made: beside it, so that it can be renamed.
 fn temp_of(target: &Path) -> Result<PathBuf> {
     let Some(name) = target.file_name() else {
         return Err(Error::invalid("a checkpoint needs a directory name of its own").at_path(target));
     };
     let mut temp = name.to_os_string();
-    temp.push(".tmp");
+    temp.push(UNFINISHED);
     Ok(target.with_file_name(temp))
 }
 

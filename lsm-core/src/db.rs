@@ -165,7 +165,7 @@ impl Db {
     /// the log is copied. Memtables that hold writes which bypassed the log are flushed first.
     /// Snapshots are not kept. The copy has the same identity: files may be moved between the two.
     ///
-    /// It is made in `target_dir` with `.tmp` behind its name, which it takes for itself: a database that
+    /// It is made in `target_dir` with `.unfinished-checkpoint` behind its name, which it takes for itself: a database that
     /// is found there, and is not open, counts as what an earlier attempt has left, and is removed.
     ///
     /// # Errors

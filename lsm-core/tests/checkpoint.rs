@@ -70,7 +70,7 @@ fn a_checkpoint_holds_all_and_outlives_the_source() {
     for table in &tables {
         assert!(std::fs::metadata(table).expect("table").nlink() >= 2, "{table:?} is a link");
     }
-    assert!(!real.dir.path().join("deep/er/copy.tmp").exists());
+    assert!(!real.dir.path().join("deep/er/copy.unfinished-checkpoint").exists());
     assert_eq!(Options::load(real.env.as_ref(), &copy).expect("saved").to_text(), by_hand().to_text());
     // Read without writing first, then for good.
     let reader = Db::open_read_only(real.env.clone(), &copy, strict(&by_hand())).expect("read-only");
@@ -218,23 +218,27 @@ fn targets_that_are_refused_and_one_that_is_not() {
     assert_eq!(kind_of(db.checkpoint(&real.path())), ErrorKind::AlreadyExists);
     assert_eq!(kind_of(db.checkpoint(Path::new("/"))), ErrorKind::InvalidArgument);
     // Files of somebody else under the temporary name stay.
-    std::fs::create_dir(at("taken.tmp")).expect("directory");
-    std::fs::write(at("taken.tmp/precious"), b"x").expect("write");
+    std::fs::create_dir(at("taken.unfinished-checkpoint")).expect("directory");
+    std::fs::write(at("taken.unfinished-checkpoint/precious"), b"x").expect("write");
     assert_eq!(kind_of(db.checkpoint(&at("taken"))), ErrorKind::AlreadyExists);
-    assert_eq!(std::fs::read(at("taken.tmp/precious")).expect("still there"), b"x");
+    assert_eq!(std::fs::read(at("taken.unfinished-checkpoint/precious")).expect("still there"), b"x");
     assert!(!at("taken").exists());
     // An empty directory is as good as none; so is what an attempt that was killed has left.
     std::fs::create_dir(at("empty")).expect("directory");
-    std::fs::create_dir(at("empty.tmp")).expect("directory");
-    std::fs::write(at("empty.tmp/000099.sst"), b"half").expect("write");
-    std::fs::write(at("empty.tmp/CURRENT"), b"MANIFEST-000001\n").expect("write");
-    std::fs::write(at("empty.tmp/LOCK"), b"").expect("write");
+    std::fs::create_dir(at("empty.unfinished-checkpoint")).expect("directory");
+    std::fs::write(at("empty.unfinished-checkpoint/000099.sst"), b"half").expect("write");
+    std::fs::write(at("empty.unfinished-checkpoint/CURRENT"), b"MANIFEST-000001\n").expect("write");
+    std::fs::write(at("empty.unfinished-checkpoint/LOCK"), b"").expect("write");
     db.checkpoint(&at("empty")).expect("checkpoint");
-    assert!(!at("empty/000099.sst").exists() && !at("empty.tmp").exists());
+    assert!(!at("empty/000099.sst").exists() && !at("empty.unfinished-checkpoint").exists());
     assert_eq!(contents(&open_copy(real.env.clone(), &at("empty"), &tiny())).len(), 1);
     // A second one at the same place, while the first is at it.
-    std::fs::create_dir(at("busy.tmp")).expect("directory");
-    let lock = real.env.fs().lock(&at("busy.tmp/LOCK"), dialsm_io::LockMode::Exclusive).expect("lock");
+    std::fs::create_dir(at("busy.unfinished-checkpoint")).expect("directory");
+    let lock = real
+        .env
+        .fs()
+        .lock(&at("busy.unfinished-checkpoint/LOCK"), dialsm_io::LockMode::Exclusive)
+        .expect("lock");
     assert_eq!(kind_of(db.checkpoint(&at("busy"))), ErrorKind::Busy);
     drop(lock);
     db.checkpoint(&at("busy")).expect("free again");
@@ -562,7 +566,7 @@ fn check_instant(machine: &Machine, instant: &Instant, seen: &mut Seen) {
     seen.instants += 1;
     let Instant { image, policy, expect, checkpoints } = instant;
     let there: BTreeSet<String> = image.list(Path::new("/copies")).unwrap_or_default().into_iter().collect();
-    seen.temporary += there.iter().filter(|name| name.ends_with(".tmp")).count() as u64;
+    seen.temporary += there.iter().filter(|name| name.ends_with(".unfinished-checkpoint")).count() as u64;
     for (n, acked) in &checkpoints.begun {
         let name = n.to_string();
         if !there.contains(&name) {
@@ -596,7 +600,7 @@ fn closing_ends_a_checkpoint() {
         let into = outcome.clone();
         let job = Box::new(move || *into.lock() = Some(copier.checkpoint(Path::new(COPY))));
         let thread = env.spawn("copier", job).expect("spawn");
-        while !env.sim_fs().exists(Path::new("/copies/one.tmp")).expect("exists") {
+        while !env.sim_fs().exists(Path::new("/copies/one.unfinished-checkpoint")).expect("exists") {
             env.yield_now();
         }
         db.close().expect("close");
