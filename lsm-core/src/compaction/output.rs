@@ -98,9 +98,9 @@ impl Written {
     }
 
     /// Notes what the tables were made of, now that they are live.
-    pub(crate) fn set_maker(&self, tree: &Arc<Tree>, source: &Source) {
+    pub(crate) fn set_maker(&self, engine: &Engine, tree: &Arc<Tree>, source: &Source) {
         for file in &self.files {
-            file.set_maker(Maker { tree: tree.clone(), source: source.clone() });
+            engine.handoff.set_maker(engine, file, Maker { tree: tree.clone(), source: source.clone() });
         }
     }
 
@@ -196,7 +196,32 @@ impl<'a> Outputs<'a> {
             finished: Written::default(),
             target_bytes: if level == 0 { u64::MAX } else { table_bytes },
             overlap_bytes_max: GRANDPARENT_OVERLAP_MAX * table_bytes,
+            priority: Priority::Flush,
+            expected_bytes: table_bytes,
+            meanwhile: &|| Ok(()),
+            attempt: 0,
         }
+    }
+
+    /// The same for a job that takes its turn at the limiter with `priority`, for tables of about
+    /// `bytes` or of the usual size, whichever is less; `meanwhile` is called now and then while it
+    /// waits.
+    pub(crate) fn limited(
+        mut self,
+        priority: Priority,
+        bytes: u64,
+        meanwhile: &'a dyn Fn() -> Result<()>,
+    ) -> Outputs<'a> {
+        self.priority = priority;
+        self.expected_bytes = bytes.min(self.target_bytes);
+        self.meanwhile = meanwhile;
+        self
+    }
+
+    /// The same, of tables that are made again.
+    pub(crate) fn again(mut self) -> Outputs<'a> {
+        self.attempt = 1;
+        self
     }
 
     /// The same, ending tables also by what they overlap in `grandparents`.
@@ -372,7 +397,7 @@ impl<'a> Outputs<'a> {
         self.overlapped_bytes = 0;
         let Some((number, permit, mut writer)) = self.current.take() else { return Ok(()) };
         let added = tombstones.iter().try_for_each(|tombstone| writer.add_range_tombstone(tombstone));
-        match added.and_then(|()| writer.finish_landing()) {
+        match added.and_then(|()| writer.finish_streaming()) {
             Ok((written, landing)) => {
                 let file = NewFile::new(number, written.file_bytes, self.attempt, landing, permit);
                 self.finished.tables.push(TableMeta::of_written(number, self.epoch, written));

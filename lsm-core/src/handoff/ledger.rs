@@ -217,3 +217,6 @@ fn apply<F: LedgerFile, P>(changes: &mut BTreeMap<FileNumber, Change<F>>, step: 
         changes.entry(file.number()).or_insert(Change { from, to: None }).to = Some((*place, file.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests;

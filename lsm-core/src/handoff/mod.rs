@@ -66,6 +66,13 @@ pub(crate) struct FlushSource {
     tables_left: AtomicUsize,
 }
 
+impl FlushSource {
+    /// There are `count` tables more, made of it again.
+    fn add_tables(&self, count: usize) {
+        self.tables_left.fetch_add(count, Ordering::AcqRel);
+    }
+}
+
 impl Source {
     /// That of the `tables` that a memtable became.
     pub(crate) fn of_flush(buffer: &Arc<Buffer>, tables: usize) -> Source {
@@ -171,8 +178,19 @@ impl Handoff {
         if self.is_deferred(engine) {
             // Its writes may be over: then the sync is submitted now, and not a merge later.
             file.advance(engine);
+            file.set_listed();
             self.state.lock().files.push(file.clone());
             self.wake.notify();
+        }
+    }
+
+    /// Notes what a table was made of that has just become live.
+    pub(crate) fn set_maker(&self, engine: &Engine, file: &NewFile, maker: Maker) {
+        if file.is_listed() {
+            file.set_maker(maker);
+        } else {
+            // Durable already: whoever wrote it has synced it.
+            Handoff::let_go(engine, maker);
         }
     }
 
@@ -214,14 +232,13 @@ impl Handoff {
         then: impl FnOnce(&Arc<Engine>, Result<Written>) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         if !self.is_deferred(engine) {
-            let synced = written.sync_here(engine).inspect_err(|error| {
-                if error.kind() != ErrorKind::NoSpace || !written.is_broken() {
-                    engine.error.latch_lasting("the sync of a table", error);
-                }
-            });
-            return match synced {
+            return match written.sync_here(engine) {
                 Ok(()) => then(engine, Ok(written)),
                 Err(error) => {
+                    // A write that failed may be tried again, a sync never.
+                    if !written.is_broken() {
+                        engine.error.latch_lasting("the sync of a table", &error);
+                    }
                     written.discard(engine);
                     then(engine, Err(error))
                 }

@@ -32,6 +32,8 @@ const BROKEN: u8 = 3;
 const FAILED: u8 = 4;
 
 enum Stage {
+    /// Somebody is just taking it further, without the lock: that makes calls.
+    Busy,
     Writing(Landing, Option<Permit>),
     /// Its writes are over; nobody has asked for a sync yet.
     Written(Arc<dyn File>, Option<Permit>),
@@ -44,6 +46,7 @@ enum Stage {
 impl Stage {
     fn reached(&self) -> u8 {
         match self {
+            Stage::Busy => unreachable!("nobody puts that back"),
             Stage::Writing(..) => WRITING,
             Stage::Written(..) | Stage::Syncing(..) => SYNCING,
             Stage::Durable => DURABLE,
@@ -65,6 +68,8 @@ pub(crate) struct NewFile {
     maker: Mutex<Option<Maker>>,
     /// Nothing names it, and nothing will.
     is_given_up: AtomicBool,
+    /// The reaper looks after it.
+    is_listed: AtomicBool,
 }
 
 impl NewFile {
@@ -84,6 +89,7 @@ impl NewFile {
             stage: Mutex::new(Stage::Writing(landing, permit)),
             maker: Mutex::new(None),
             is_given_up: AtomicBool::new(false),
+            is_listed: AtomicBool::new(false),
         })
     }
 
@@ -135,7 +141,15 @@ impl NewFile {
         self.is_given_up.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_maker(&self, maker: Maker) {
+    pub(super) fn set_listed(&self) {
+        self.is_listed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_listed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_maker(&self, maker: Maker) {
         *self.maker.lock() = Some(maker);
     }
 
@@ -149,9 +163,8 @@ impl NewFile {
 
     /// Goes as far as it can without waiting; true if it got anywhere.
     pub(crate) fn advance(&self, engine: &Engine) -> bool {
-        let mut stage = self.stage.lock();
-        let before = self.reached();
-        let mut next = std::mem::replace(&mut *stage, Stage::Durable);
+        let Some(mut next) = self.take_stage() else { return false };
+        let before = next.reached();
         if let Stage::Writing(landing, permit) = next {
             next = landed(landing, permit);
         }
@@ -162,9 +175,27 @@ impl NewFile {
             next = self.synced(engine, ticket, file);
         }
         let reached = next.reached();
+        self.put_stage(next);
+        if reached != before {
+            // Others who came meanwhile went away with nothing.
+            engine.handoff.wake.notify();
+        }
+        reached != before
+    }
+
+    fn take_stage(&self) -> Option<Stage> {
+        let mut stage = self.stage.lock();
+        match *stage {
+            Stage::Busy => None,
+            _ => Some(std::mem::replace(&mut *stage, Stage::Busy)),
+        }
+    }
+
+    fn put_stage(&self, next: Stage) {
+        let mut stage = self.stage.lock();
+        let reached = next.reached();
         *stage = next;
         self.reached.store(reached, Ordering::Release);
-        reached != before
     }
 
     /// Submits the sync, if there is a service for it.
@@ -199,8 +230,7 @@ impl NewFile {
     /// # Errors
     /// Those of the file system; the file can't be trusted then, nor synced again.
     pub(crate) fn sync_here(&self) -> Result<()> {
-        let mut stage = self.stage.lock();
-        let mut next = std::mem::replace(&mut *stage, Stage::Durable);
+        let mut next = self.take_stage().expect("a table that is not listed has one owner");
         if let Stage::Writing(landing, permit) = next {
             next = match landing.wait() {
                 Ok(file) => Stage::Written(file, permit),
@@ -214,8 +244,7 @@ impl NewFile {
             Stage::Broken(error) | Stage::Failed(error) => Err(error.clone()),
             _ => Ok(()),
         };
-        self.reached.store(next.reached(), Ordering::Release);
-        *stage = next;
+        self.put_stage(next);
         result
     }
 
@@ -232,13 +261,13 @@ impl NewFile {
     }
 }
 
-fn landed(landing: Landing, mut permit: Option<Permit>) -> Stage {
+fn landed(mut landing: Landing, mut permit: Option<Permit>) -> Stage {
     match landing.try_take() {
-        Ok(Ok(file)) => Stage::Written(file, permit),
-        Ok(Err(error)) => {
+        None => Stage::Writing(landing, permit),
+        Some(Ok(file)) => Stage::Written(file, permit),
+        Some(Err(error)) => {
             permit.iter_mut().for_each(Permit::spoil);
             Stage::Broken(error)
         }
-        Err(landing) => Stage::Writing(landing, permit),
     }
 }

@@ -9,14 +9,13 @@
 //! manifest's own sync. It unlinks one file at a time, so that nothing durable waits long for its record.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Handoff, NewFile, Redo, Waiting};
 use crate::background::{RETRY_AFTER, caught, note};
 use crate::engine::Engine;
-use crate::types::FileNumber;
 use crate::version::Claim;
 use crate::{Error, ErrorKind};
-use std::sync::atomic::Ordering;
 
 pub(super) fn run(engine: &Arc<Engine>) {
     let (handoff, scheduler) = (&engine.handoff, &engine.scheduler);
@@ -31,7 +30,8 @@ pub(super) fn run(engine: &Arc<Engine>) {
         }
         let (is_over, retry_at) = {
             let state = handoff.state.lock();
-            (state.stopping && state.waiting.is_empty() && state.files.iter().all(|f| f.is_over()), state.retry_at)
+            let is_quiet = state.waiting.is_empty() && state.files.iter().all(|file| file.is_over());
+            (state.stopping && is_quiet, state.retry_at)
         };
         if is_over {
             return;
@@ -153,11 +153,4 @@ fn settle(engine: &Arc<Engine>) -> bool {
         settled => note(engine, "a manifest write", settled),
     }
     true
-}
-
-impl Redo {
-    /// The number of the table that failed.
-    pub(crate) fn number(&self) -> FileNumber {
-        self.table.number()
-    }
 }

@@ -545,10 +545,14 @@ fn ready_steps(ledgers: &BTreeMap<TreeId, Ledger>) -> BTreeMap<TreeId, usize> {
 }
 
 /// A step of a group, among those that are ready, that others of its group are not among.
-fn first_torn(ledgers: &BTreeMap<TreeId, Ledger>, ready: &BTreeMap<TreeId, usize>) -> Option<(TreeId, usize)> {
+fn first_torn(
+    ledgers: &BTreeMap<TreeId, Ledger>,
+    ready: &BTreeMap<TreeId, usize>,
+) -> Option<(TreeId, usize)> {
     let grouped = |(id, steps): (&TreeId, &usize)| {
         let steps = ledgers[id].line.steps().take(*steps).enumerate();
-        let of = |(at, step): (usize, &TableStep)| step.payload.together.clone().map(|group| (*id, at, group));
+        let of =
+            |(at, step): (usize, &TableStep)| step.payload.together.clone().map(|group| (*id, at, group));
         steps.filter_map(of).collect::<Vec<_>>()
     };
     let members: Vec<(TreeId, usize, Arc<FlushGroup>)> = ready.iter().flat_map(grouped).collect();

@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::key::{Comparator, is_range_end, user_key};
 use crate::handoff::NewFile;
+use crate::key::{Comparator, is_range_end, user_key};
 use crate::obsolete::Graveyard;
 use crate::types::{FileNumber, SeqNo};
 use crate::version::edit::TableDesc;
