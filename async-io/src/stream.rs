@@ -142,7 +142,8 @@ impl Flights {
 /// Writes one file; see the module's header.
 ///
 /// Dropping it withdraws nothing that was submitted: buffers and file live until the kernel is done with
-/// them. What was not submitted is lost, and the file's length is anything up to what was written.
+/// them. What was not submitted is lost, and the file's length is anything up to what was written. (Who
+/// drops the last handle on the service waits for all it has under way; a stream should not be that.)
 pub struct StreamWriter {
     io: Arc<dyn AsyncIo>,
     file: Arc<dyn File>,
