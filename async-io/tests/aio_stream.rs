@@ -11,8 +11,8 @@ use dialsm_io::env::JobHandle;
 use dialsm_io::fs::{Advice, Op, OpenOptions, Ticket};
 use dialsm_io::ring::BUF_ALIGN;
 use dialsm_io::{
-    Access, AsyncIo, Buf, CrashPolicy, CreateOptions, Env, ErrorKind, Event, Fault, FaultFs, File, Fs, IoKind,
-    IoOp, IoOptions, Job, Landing, Nanos, OpKind, OsEnv, OsFs, Result, Rule, SimEnv, SimIoOptions,
+    Access, AsyncIo, Buf, CrashPolicy, CreateOptions, Env, ErrorKind, Event, Fault, FaultFs, File, Fs,
+    IoKind, IoOp, IoOptions, Job, Landing, Nanos, OpKind, OsEnv, OsFs, Result, Rule, SimEnv, SimIoOptions,
     SplitMix64, StreamOptions, StreamWriter,
 };
 
