@@ -142,7 +142,8 @@ impl Flights {
 /// Writes one file; see the module's header.
 ///
 /// Dropping it withdraws nothing that was submitted: buffers and file live until the kernel is done with
-/// them. What was not submitted is lost, and the file's length is anything up to what was written.
+/// them. What was not submitted is lost, and the file's length is anything up to what was written. (Who
+/// drops the last handle on the service waits for all it has under way; a stream should not be that.)
 pub struct StreamWriter {
     io: Arc<dyn AsyncIo>,
     file: Arc<dyn File>,
@@ -279,14 +280,17 @@ impl StreamWriter {
             }
             self.submit();
         }
-        let is_padded = self.start > len;
-        Landing { file: self.file, flights: self.flights, cut_to: is_padded.then_some(len), outcome: None }
+        let cut_to = (self.start > len).then_some(len);
+        let (io, file, flights) = (Some(self.io), self.file, self.flights);
+        Landing { _io: io, file, flights, cut_to, outcome: None }
     }
 }
 
 /// What a finished stream still has under way. Dropping it withdraws nothing; the file is then written,
 /// but, where it is direct, not cut to its length.
 pub struct Landing {
+    /// Kept, so that `finish` does not drop the last handle on the service, which would wait.
+    _io: Option<Arc<dyn AsyncIo>>,
     file: Arc<dyn File>,
     flights: Flights,
     /// The length, where the last block was padded.
@@ -298,7 +302,7 @@ impl Landing {
     /// A landing that is over: of a file written by plain calls.
     pub fn landed(file: Arc<dyn File>) -> Landing {
         let outcome = Some(Ok(Arc::clone(&file)));
-        Landing { file, flights: Flights::default(), cut_to: None, outcome }
+        Landing { _io: None, file, flights: Flights::default(), cut_to: None, outcome }
     }
 
     /// Whether every write has ended. Never waits. After it `try_take` has the outcome.
