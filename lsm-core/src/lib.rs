@@ -32,6 +32,8 @@ pub mod coding;
 pub mod compaction;
 pub mod db;
 mod engine;
+#[doc(hidden)]
+pub mod fault;
 pub mod filename;
 mod flush;
 pub mod format;

@@ -16,6 +16,7 @@ use dialsm_io::File;
 use crate::Result;
 use crate::callback::Watch;
 use crate::engine::Engine;
+use crate::fault::Fault;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
 use crate::key::user_key;
@@ -81,7 +82,8 @@ impl Written {
         for file in &self.files {
             file.sync_data()?;
         }
-        if self.files.is_empty() { Ok(()) } else { engine.env.fs().sync_dir(&engine.dir) }
+        let spared = engine.options.load().break_on_purpose == Some(Fault::DirSync);
+        if self.files.is_empty() || spared { Ok(()) } else { engine.env.fs().sync_dir(&engine.dir) }
     }
 
     /// The outcome of a job that `watch` looked on: no tables if the comparator panicked.

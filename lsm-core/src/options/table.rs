@@ -121,12 +121,15 @@ macro_rules! database_options {
         pub struct Options {
             $( $(#[doc = $doc])+ pub $name: $type, )+
             $( $(#[doc = $object_doc])+ pub $object: $object_type, )*
+            /// For tests of checkers only; see [`crate::fault`].
+            #[doc(hidden)]
+            pub break_on_purpose: Option<crate::fault::Fault>,
         }
 
         impl Default for Options {
             /// Settings for a small machine: two cores, a block cache of 32 MiB.
             fn default() -> Options {
-                Options { $( $name: $default, )+ $( $object: $object_default, )* }
+                Options { $( $name: $default, )+ $( $object: $object_default, )* break_on_purpose: None }
             }
         }
 

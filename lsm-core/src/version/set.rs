@@ -45,6 +45,7 @@ use super::{TableFile, Version};
 use crate::Result;
 use crate::compaction::output::Written;
 use crate::engine::Engine;
+use crate::fault::Fault;
 use crate::filename::FileName;
 use crate::gate::{Gate, GateGuard};
 use crate::invariants::check_settling;
@@ -192,7 +193,11 @@ impl VersionSet {
     /// Those of the file system. The database takes no more writes then: a sync that failed is
     /// never tried again, the durable version stays what it was, and so do its files.
     pub(crate) fn sync(&self, engine: &Engine, written: &Written, ticket: &Ticket) -> Result<()> {
-        if let Err(error) = written.sync(engine) {
+        let mut synced = written.sync(engine);
+        if engine.options.load().break_on_purpose == Some(Fault::FsyncRetry) {
+            synced = synced.or_else(|_| written.sync(engine));
+        }
+        if let Err(error) = synced {
             engine.error.latch_lasting("the sync of a table", &error);
             return Err(error);
         }
@@ -259,6 +264,9 @@ impl VersionSet {
             return Ok(());
         }
         self.sync_log_for(engine, &change)?;
+        if engine.options.load().break_on_purpose == Some(Fault::EarlyUnlink) {
+            self.unlink_too_early(engine, change.installs.len());
+        }
         let replay_start = self.log_change(engine, nothing, &change)?;
         for _ in 0..change.installs.len() {
             let tree = self.queue.lock().front().expect("only settling takes installs out").tree.clone();
@@ -290,6 +298,15 @@ impl VersionSet {
             change.installs.push((install.tree.clone(), install.version.clone(), install.floor));
         }
         change
+    }
+
+    /// See [`Fault::EarlyUnlink`].
+    fn unlink_too_early(&self, engine: &Engine, installs: usize) {
+        let removed = |install: &Install| install.removed.iter().map(|t| t.meta().number).collect::<Vec<_>>();
+        let numbers: Vec<_> = self.queue.lock().iter().take(installs).flat_map(removed).collect();
+        for number in numbers {
+            let _ = engine.env.fs().unlink(&FileName::Table(number).path(&engine.dir));
+        }
     }
 
     /// Rule 1; see the module header.
@@ -412,6 +429,11 @@ impl VersionSet {
     /// Whether changes wait to become durable.
     pub(crate) fn has_unsettled(&self) -> bool {
         !self.queue.lock().is_empty() || !self.doomed.lock().is_empty()
+    }
+
+    /// How many installs wait to become durable.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.queue.lock().len()
     }
 
     /// Whether changes of that tree do.
