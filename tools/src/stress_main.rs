@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use dialsm_tools::stress::kill;
 use dialsm_tools::stress::args::{Command, USAGE, parse};
 use dialsm_tools::stress::report::series;
 
@@ -29,8 +30,17 @@ fn main() -> ExitCode {
 
 /// Whether all is well.
 fn run(command: &Command) -> io::Result<bool> {
+    if let Command::Child(args) = command {
+        // Its threads print, too.
+        return kill::child(args).map(|()| true);
+    }
     let mut out = io::stdout().lock();
     match command {
+        Command::Child(_) => Ok(false),
+        Command::Kill(kills) => {
+            let program = std::env::current_exe()?;
+            kill::kill(kills, &program, &mut out).map(|tally| tally.is_success())
+        }
         Command::Help => out.write_all(USAGE.as_bytes()).map(|()| true),
         Command::Sim(runs) => series(runs, &mut out).map(|(tally, _)| tally.is_success()),
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use dialsm_core::fault::Fault;
 use lexopt::prelude::*;
 
+use super::kill::{CHILD, ChildArgs, Kills};
 use super::profile::Fixed;
 use super::report::Series;
 
@@ -21,6 +22,11 @@ dialsm-stress: a random workload beside a model
       Ends in the line
       sim: N cuts, W synced writes checked, B unsynced bytes dropped, H hand-offs cut, V violations
       and fails where one of the first four is zero, or the last is not.
+
+  dialsm-stress kill --dir D [--runs M] [--seed N]
+      Child processes on the real file system, killed at random moments: what they acknowledged is
+      there. Ends in the line
+      kill: K kills, A acknowledged writes checked, V violations
 ";
 
 /// What to do.
@@ -30,6 +36,10 @@ pub enum Command {
     Help,
     /// The simulation.
     Sim(Series),
+    /// Killed child processes.
+    Kill(Kills),
+    /// Such a child.
+    Child(ChildArgs),
 }
 
 /// Reads the arguments.
@@ -40,6 +50,8 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, lexopt::Error> {
     let mut parser = lexopt::Parser::from_args(args);
     match parser.next()? {
         Some(Value(word)) if word == "sim" => sim(&mut parser).map(Command::Sim),
+        Some(Value(word)) if word == "kill" => kill(&mut parser).map(Command::Kill),
+        Some(Value(word)) if word == CHILD => child(&mut parser).map(Command::Child),
         Some(Long("help") | Short('h')) | None => Ok(Command::Help),
         Some(other) => Err(other.unexpected()),
     }
@@ -74,6 +86,32 @@ fn sim(parser: &mut lexopt::Parser) -> Result<Series, lexopt::Error> {
     Ok(series)
 }
 
+fn kill(parser: &mut lexopt::Parser) -> Result<Kills, lexopt::Error> {
+    let (mut dir, mut runs, mut seed) = (None, 20, 1);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("dir") => dir = Some(parser.value()?.into()),
+            Long("runs") => runs = parser.value()?.parse()?,
+            Long("seed") => seed = parser.value()?.parse()?,
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Kills { dir: required(dir)?, runs, seed })
+}
+
+fn child(parser: &mut lexopt::Parser) -> Result<ChildArgs, lexopt::Error> {
+    let (mut dir, mut generation, mut seed) = (None, 0, 1);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("dir") => dir = Some(parser.value()?.into()),
+            Long("generation") => generation = parser.value()?.parse()?,
+            Long("seed") => seed = parser.value()?.parse()?,
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(ChildArgs { dir: required(dir)?, seed, generation })
+}
+
 fn at_least_one(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(0) => Err("it must be 1 or more".to_owned()),
@@ -92,7 +130,6 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 /// A directory argument that must be there.
-#[allow(dead_code, reason = "used by the commands on real files")]
 fn required(dir: Option<PathBuf>) -> Result<PathBuf, lexopt::Error> {
     dir.ok_or_else(|| "--dir is missing".into())
 }

@@ -12,6 +12,7 @@ pub mod args;
 pub mod book;
 pub mod check;
 pub mod cut;
+pub mod kill;
 pub mod ledger;
 pub mod profile;
 pub mod report;

@@ -212,7 +212,7 @@ impl Run<'_> {
     /// Lets users work to their end, and returns the cuts made meanwhile.
     fn drive(&mut self, machine: &Machine, generation: u64) -> Vec<Cut> {
         let env: Arc<dyn Env> = machine.env.clone();
-        let db = match open(&env, self.profile) {
+        let db = match open_in(&env, Path::new(DIR), self.profile) {
             Ok(db) => db,
             Err(error) => {
                 self.violation(format!("the database of generation {generation} does not open: {error}"), vec![]);
@@ -320,9 +320,12 @@ fn matters(call: &Call) -> bool {
     }
 }
 
-/// Opens the database; the first time, with its keyspaces.
-fn open(env: &Arc<dyn Env>, profile: &Profile) -> dialsm_core::Result<Db> {
-    let db = Db::open(env.clone(), Path::new(DIR), profile.options.clone())?;
+/// Opens the database in `dir` and makes the keyspaces that are missing.
+///
+/// # Errors
+/// Those of the engine.
+pub fn open_in(env: &Arc<dyn Env>, dir: &Path, profile: &Profile) -> dialsm_core::Result<Db> {
+    let db = Db::open(env.clone(), dir, profile.options.clone())?;
     for number in 1..=profile.shape.keyspaces {
         let name = format!("ks{number}");
         if db.keyspace(&name).is_none() {
