@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use dialsm_tools::stress::kill;
+use dialsm_tools::stress::{kill, soak};
 use dialsm_tools::stress::args::{Command, USAGE, parse};
 use dialsm_tools::stress::report::series;
 
@@ -37,6 +37,7 @@ fn run(command: &Command) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     match command {
         Command::Child(_) => Ok(false),
+        Command::Soak(args) => soak::soak(args, &mut out),
         Command::Kill(kills) => {
             let program = std::env::current_exe()?;
             kill::kill(kills, &program, &mut out).map(|tally| tally.is_success())

@@ -9,6 +9,7 @@ use lexopt::prelude::*;
 use super::kill::{CHILD, ChildArgs, Kills};
 use super::profile::Fixed;
 use super::report::Series;
+use super::soak::Soak;
 
 /// How to use the program.
 pub const USAGE: &str = "\
@@ -27,6 +28,11 @@ dialsm-stress: a random workload beside a model
       Child processes on the real file system, killed at random moments: what they acknowledged is
       there. Ends in the line
       kill: K kills, A acknowledged writes checked, V violations
+
+  dialsm-stress soak --dir D [--minutes M] [--value-bytes N] [--keys N] [--threads N] [--seed N]
+                     [--no-log] [--options k=v,...]
+      Full speed over a fixed range of keys; what must stay bounded is looked at each second. Ends in
+      soak: M minutes, P puts, retained max R of B, in flight max F of G, open files max O of Q, V violations
 ";
 
 /// What to do.
@@ -40,6 +46,8 @@ pub enum Command {
     Kill(Kills),
     /// Such a child.
     Child(ChildArgs),
+    /// Full speed.
+    Soak(Soak),
 }
 
 /// Reads the arguments.
@@ -51,6 +59,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, lexopt::Error> {
     match parser.next()? {
         Some(Value(word)) if word == "sim" => sim(&mut parser).map(Command::Sim),
         Some(Value(word)) if word == "kill" => kill(&mut parser).map(Command::Kill),
+        Some(Value(word)) if word == "soak" => soak(&mut parser).map(Command::Soak),
         Some(Value(word)) if word == CHILD => child(&mut parser).map(Command::Child),
         Some(Long("help") | Short('h')) | None => Ok(Command::Help),
         Some(other) => Err(other.unexpected()),
@@ -110,6 +119,39 @@ fn child(parser: &mut lexopt::Parser) -> Result<ChildArgs, lexopt::Error> {
         }
     }
     Ok(ChildArgs { dir: required(dir)?, seed, generation })
+}
+
+fn soak(parser: &mut lexopt::Parser) -> Result<Soak, lexopt::Error> {
+    let mut soak = Soak {
+        dir: PathBuf::new(),
+        minutes: 10.0,
+        value_bytes: 1000,
+        keys: 1_000_000,
+        threads: 4,
+        log: true,
+        options: Vec::new(),
+        seed: 1,
+    };
+    let mut dir = None;
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("dir") => dir = Some(parser.value()?.into()),
+            Long("minutes") => soak.minutes = parser.value()?.parse_with(minutes)?,
+            Long("value-bytes") => soak.value_bytes = parser.value()?.parse()?,
+            Long("keys") => soak.keys = parser.value()?.parse_with(at_least_one)?,
+            Long("threads") => soak.threads = parser.value()?.parse_with(at_least_one)?,
+            Long("seed") => soak.seed = parser.value()?.parse()?,
+            Long("no-log") => soak.log = false,
+            Long("options") => soak.options = parser.value()?.parse_with(pairs)?,
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Soak { dir: required(dir)?, ..soak })
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    if minutes > 0.0 && minutes < 1e5 { Ok(minutes) } else { Err("it must be above 0".to_owned()) }
 }
 
 fn at_least_one(text: &str) -> Result<u64, String> {

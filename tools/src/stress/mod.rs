@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod profile;
 pub mod report;
 pub mod sim;
+pub mod soak;
 pub mod tap;
 pub mod user;
 pub mod workload;

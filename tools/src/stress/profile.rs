@@ -91,6 +91,7 @@ impl Profile {
             let nth = 1 + rng.below(8);
             rules = vec![Rule::nth(OpKind::Sync, nth, Fault::Errno(EIO)).on(".sst")];
         }
+        set_if_there(&mut options, &mut rng);
         for (name, value) in &fixed.options {
             options.set(name, value)?;
         }
@@ -151,6 +152,23 @@ fn rule(rng: &mut SplitMix64) -> Rule {
     };
     let rule = Rule { times: 1 + rng.below(2), ..Rule::nth(op, 1 + rng.below(most), fault) };
     if on.is_empty() { rule } else { rule.on(on) }
+}
+
+/// Options by name, for builds that have them: how files are written and made durable, and small bounds.
+fn set_if_there(options: &mut Options, rng: &mut SplitMix64) {
+    for (name, values) in [
+        ("deferred_sync", ["true", "true", "true", "false"]),
+        ("use_io_uring", ["true", "true", "true", "false"]),
+        ("direct_writes", ["false", "false", "true", "true"]),
+        ("direct_reads", ["false", "false", "true", "true"]),
+        ("background_in_flight_bytes_max", ["4M", "4M", "16M", "256M"]),
+        ("retained_bytes_max", ["1M", "1M", "8M", "1G"]),
+    ] {
+        let value = values[rng.below(4) as usize];
+        if options.get(name).is_ok() {
+            options.set(name, value).expect("values that the table allows");
+        }
+    }
 }
 
 /// Settings under which a few hundred writes flush, compact and turn log segments over.
