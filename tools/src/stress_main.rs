@@ -6,9 +6,9 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use dialsm_tools::stress::{kill, soak};
 use dialsm_tools::stress::args::{Command, USAGE, parse};
 use dialsm_tools::stress::report::series;
+use dialsm_tools::stress::{kill, soak};
 
 fn main() -> ExitCode {
     let command = match parse(std::env::args_os().skip(1).collect()) {

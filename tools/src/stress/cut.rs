@@ -42,6 +42,7 @@ pub struct Cut {
 impl Cut {
     /// Takes an image of `fs` as of now.
     pub fn take(fs: &SimFs, policy: CrashPolicy, book: &Book, unsettled: usize) -> Cut {
+        book.note(|| format!("CUT, {policy:?}"));
         let checkpoints = book.checkpoints();
         let history = book.history();
         let ledger = book.ledger();
@@ -201,8 +202,9 @@ impl Judge<'_> {
         let faults = FaultFs::new(inner);
         let disk = image.clone();
         faults.set_on_failed_sync(Arc::new(move |path| disk.fail_writeback(path)));
-        let op = [OpKind::Sync, OpKind::SyncDir, OpKind::Write, OpKind::Create, OpKind::Rename, OpKind::Unlink]
-            [self.rng.below(6) as usize];
+        let op =
+            [OpKind::Sync, OpKind::SyncDir, OpKind::Write, OpKind::Create, OpKind::Rename, OpKind::Unlink]
+                [self.rng.below(6) as usize];
         let errno = [5, 28][self.rng.below(2) as usize];
         faults.add(Rule::nth(op, 1 + self.rng.below(8), Fault::Errno(errno)));
         self.outcome.tally.faults += 1;

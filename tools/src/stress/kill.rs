@@ -244,7 +244,8 @@ impl Parent {
         if sort == "v" {
             return Err(format!("in the child: {rest}"));
         }
-        let ids: Result<Vec<u64>, _> = rest.split_whitespace().map(|id| u64::from_str_radix(id, 16)).collect();
+        let ids: Result<Vec<u64>, _> =
+            rest.split_whitespace().map(|id| u64::from_str_radix(id, 16)).collect();
         let ids = ids.map_err(|_| format!("the child said {line:?}"))?;
         match (sort, ids.as_slice()) {
             ("h", _) => {
@@ -270,8 +271,7 @@ impl Parent {
         let env: Arc<dyn Env> = OsEnv::new();
         let options = profile(self.kills.seed, generation)?.options;
         let Ledger { order, acked, failed, .. } = &self.ledger;
-        let expectation =
-            Expectation { base: &self.base, shape: &self.shape, order, failed, least: *acked };
+        let expectation = Expectation { base: &self.base, shape: &self.shape, order, failed, least: *acked };
         match open_and_judge(&env, &self.kills.dir, &options, &expectation, &mut self.rng) {
             Ok(judgement) => {
                 self.tally.acknowledged += self.ledger.plain_writes + self.ledger.synced_writes;

@@ -255,13 +255,10 @@ mod tests {
     #[test]
     fn holes_and_torn_batches_are_found() {
         let order = order();
-        let mut holes = 0;
-        for hole in 0..30 {
+        for hole in 0..39 {
             let ids: Vec<u64> = order.iter().copied().filter(|id| *id != order[hole]).collect();
-            // A batch of one range delete over nothing leaves no hole that could be seen.
-            holes += u64::from(judge(&order, &[], 0, state(&ids)).is_err());
+            judge(&order, &[], 0, state(&ids)).expect_err("a batch is missing");
         }
-        assert!(holes >= 25, "{holes}");
         let mut torn = 0;
         for at in 0..order.len() {
             for (keyspace, key, _) in super::super::workload::steps(&SHAPE, order[at]) {

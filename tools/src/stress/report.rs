@@ -150,7 +150,8 @@ fn flags(fixed: &Fixed) -> String {
         flags += &format!(" --break {}", broken.name());
     }
     if !fixed.options.is_empty() {
-        let pairs: Vec<String> = fixed.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let pairs: Vec<String> =
+            fixed.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
         flags += &format!(" --options {}", pairs.join(","));
     }
     flags

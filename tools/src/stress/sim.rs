@@ -215,7 +215,10 @@ impl Run<'_> {
         let db = match open_in(&env, Path::new(DIR), self.profile) {
             Ok(db) => db,
             Err(error) => {
-                self.violation(format!("the database of generation {generation} does not open: {error}"), vec![]);
+                self.violation(
+                    format!("the database of generation {generation} does not open: {error}"),
+                    vec![],
+                );
                 return Vec::new();
             }
         };
@@ -301,7 +304,7 @@ impl Run<'_> {
                     _ => CrashPolicy::Random(rng.next_u64()),
                 }
             };
-            book.note(|| format!("CUT {} ({policy:?}) before {:?} {}", into.lock().len(), call.op, call.path.display()));
+            book.note(|| format!("about to {:?} {}", call.op, call.path.display()));
             let cut = Cut::take(&fs, policy, &book, unsettled);
             into.lock().push(cut);
         }));

@@ -155,7 +155,8 @@ pub fn soak(soak: &Soak, out: &mut dyn Write) -> io::Result<bool> {
         Ok(()) => {
             let rest = sample(&db, soak, &shared);
             if rest.retained > 0 || rest.in_flight > 0 {
-                let text = format!("at rest {} bytes are retained, {} in flight", rest.retained, rest.in_flight);
+                let text =
+                    format!("at rest {} bytes are retained, {} in flight", rest.retained, rest.in_flight);
                 shared.violations.lock().push(text);
             }
         }
@@ -185,13 +186,7 @@ pub fn soak(soak: &Soak, out: &mut dyn Write) -> io::Result<bool> {
 }
 
 /// Looks each second, prints every ten; the maxima.
-fn watch(
-    db: &Db,
-    soak: &Soak,
-    shared: &Shared,
-    bounds: &Bounds,
-    out: &mut dyn Write,
-) -> io::Result<Sample> {
+fn watch(db: &Db, soak: &Soak, shared: &Shared, bounds: &Bounds, out: &mut dyn Write) -> io::Result<Sample> {
     let end = Instant::now() + Duration::from_secs_f64(soak.minutes * 60.0);
     let (mut most, mut last_puts, mut second) = (Sample::default(), 0, 0_u64);
     while Instant::now() < end && shared.violations.lock().is_empty() {

@@ -222,8 +222,7 @@ impl Ticket for TapTicket {
         let result = self.inner.wait();
         let empty = Vec::new();
         let data = result.as_ref().unwrap_or(&empty);
-        let call =
-            Heard { op: self.op, path: &self.path, offset: self.offset, data, ok: result.is_ok() };
+        let call = Heard { op: self.op, path: &self.path, offset: self.offset, data, ok: result.is_ok() };
         self.ear.listener.heard(&call);
         result
     }

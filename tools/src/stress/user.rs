@@ -6,9 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dialsm_core::{
-    CompactRangeOptions, Db, Error, ErrorKind, FlushOptions, ReadOptions, WriteOptions,
-};
+use dialsm_core::{CompactRangeOptions, Db, Error, ErrorKind, FlushOptions, ReadOptions, WriteOptions};
 use dialsm_io::{Env, SplitMix64};
 
 use super::book::Book;

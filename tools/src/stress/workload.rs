@@ -4,6 +4,8 @@
 //! ```text
 //! id        generation << 28 | thread << 20 | n      40 bits, written as `w/XXXXXXXXXX/`: the witness
 //! c/TT      in the default keyspace: the witness of the last batch of that thread; in every batch
+//! h/TT/SS   in one of the keyspaces: the id, in hexadecimal; S is n mod 32; in every batch. So each of
+//!           the last batches is seen by itself, whatever else was overwritten
 //! kNNNN     values        mNNNN     operands, joined by '+'        both in any keyspace
 //! ```
 //! The log is written by one thread at a time, so the order of witnesses in it is the order of commits.
@@ -20,6 +22,9 @@ pub type Model = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
 /// Bytes of a witness.
 const WITNESS_BYTES: usize = 13;
+
+/// Batches of each thread that are seen by themselves.
+const SLOTS: u64 = 32;
 
 /// What is done at a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +107,12 @@ fn keyspace(shape: &Shape, rng: &mut SplitMix64) -> u32 {
 /// The steps of batch `id`.
 pub fn steps(shape: &Shape, id: u64) -> Vec<Step> {
     let mut rng = SplitMix64::new(shape.seed ^ SplitMix64::new(id).next_u64());
-    let mut steps = vec![(0, counter_key(thread_of(id)), Op::Put(witness(id)))];
+    let slot = format!("h/{:02}/{:02}", thread_of(id), id % SLOTS).into_bytes();
+    let holder = (id % SLOTS) as u32 % (shape.keyspaces + 1);
+    let mut steps = vec![
+        (0, counter_key(thread_of(id)), Op::Put(witness(id))),
+        (holder, slot, Op::Put(format!("{id:x}").into_bytes())),
+    ];
     for _ in 0..=rng.below(4) {
         let keyspace = keyspace(shape, &mut rng);
         let n = rng.below(shape.keys);
