@@ -79,6 +79,9 @@ impl Rule {
 /// How a delay passes its time.
 pub type Sleeper = Arc<dyn Fn(Nanos) + Send + Sync>;
 
+/// Told of the path of a file whose sync a rule makes fail.
+pub type FailedSync = Arc<dyn Fn(&Path) + Send + Sync>;
+
 /// A wrapper that counts calls and injects faults.
 pub struct FaultFs {
     inner: Arc<dyn Fs>,
@@ -91,6 +94,7 @@ struct Faults {
     calls: [AtomicU64; OpKind::ALL.len()],
     injected: AtomicU64,
     sleeper: Mutex<Sleeper>,
+    on_failed_sync: Mutex<Option<FailedSync>>,
 }
 
 impl FaultFs {
@@ -101,6 +105,7 @@ impl FaultFs {
             calls: std::array::from_fn(|_| AtomicU64::new(0)),
             injected: AtomicU64::new(0),
             sleeper: Mutex::new(Arc::new(|nanos| std::thread::sleep(Duration::from_nanos(nanos)))),
+            on_failed_sync: Mutex::new(None),
         };
         Arc::new(FaultFs { inner, faults: Arc::new(faults) })
     }
@@ -130,6 +135,13 @@ impl FaultFs {
         *self.faults.sleeper.lock() = sleeper;
     }
 
+    /// Sets who is told where a sync of a file fails without effect: in a simulation
+    /// [`SimFs::fail_writeback`](super::sim::SimFs::fail_writeback), so that a second sync that
+    /// succeeds brings nothing back.
+    pub fn set_on_failed_sync(&self, told: FailedSync) {
+        *self.faults.on_failed_sync.lock() = Some(told);
+    }
+
     fn name_op<T>(&self, op: OpKind, path: &Path, call: impl FnOnce() -> Result<T>) -> Result<T> {
         self.faults.wrap(op, [Some(path), None], path, call)
     }
@@ -156,6 +168,12 @@ impl Faults {
             let sleeper = Arc::clone(&self.sleeper.lock());
             sleeper(nanos);
             return None;
+        }
+        if let (OpKind::Sync, Some(Fault::Errno(_) | Fault::TornWrite(..))) = (op, acting) {
+            let told = self.on_failed_sync.lock().clone();
+            if let (Some(told), Some(path)) = (told, paths[0]) {
+                told(path);
+            }
         }
         assert!(acting != Some(Fault::Panic), "an injected panic in a call of {op:?}");
         acting

@@ -147,6 +147,15 @@ impl SimFs {
         self.shared.state.lock().is_off = true;
     }
 
+    /// The kernel fails to write back what is not synced of the file at `path`, as Linux does: the
+    /// pages count as clean from then on. Readers see them while the machine lives, a later sync
+    /// succeeds without them, and a power cut takes them. Nothing happens where there is no file.
+    pub fn fail_writeback(&self, path: &Path) {
+        if let Ok(claim) = self.shared.state.lock().names.find_file(path) {
+            claim.inode.bytes.lock().fail_writeback();
+        }
+    }
+
     /// Sets the size of the device in bytes. Files count with their length, holes included, or
     /// what was allocated if that is more; names cost nothing.
     pub fn set_capacity(&self, bytes: u64) {
