@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
-use dialsm_io::Env;
+use dialsm_io::{AsyncIo, Env};
 use dialsm_io::env::Nanos;
 use dialsm_io::fs::{Access, FileLock};
 
@@ -30,6 +30,8 @@ use crate::{Error, ErrorKind, Result};
 /// An open database.
 pub(crate) struct Engine {
     pub(crate) env: Arc<dyn Env>,
+    /// Asynchronous I/O of this database; shut down when it is closed.
+    pub(crate) io: Arc<dyn AsyncIo>,
     pub(crate) dir: PathBuf,
     pub(crate) db_id: DbId,
     /// The version of the database's format, as it was found: see `upgrade`.
@@ -181,6 +183,7 @@ impl Engine {
         let pairs = [
             (Counter::BlockCacheHits, before.block_cache_hits, after.block_cache_hits),
             (Counter::BlockCacheMisses, before.blocks_read, after.blocks_read),
+            (Counter::BatchedReads, before.blocks_batched, after.blocks_batched),
             (Counter::BlockReadBytes, before.bytes_read, after.bytes_read),
             (Counter::FilterChecked, before.filter_checked, after.filter_checked),
             (Counter::FilterUseful, before.filter_useful, after.filter_useful),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use dialsm_io::fs::{LockMode, parent_dir};
-use dialsm_io::{Env, Fs};
+use dialsm_io::{Env, Fs, IoOptions};
 
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
@@ -287,7 +287,9 @@ pub(crate) fn build(
         options.log_total_bytes_max,
         options.log_recycle_max,
     );
+    let io = env.start_io(&IoOptions::default())?;
     Ok(Arc::new(Engine {
+        io,
         db_id: found.db_id,
         format_version: found.format_version,
         read_only,
@@ -383,6 +385,8 @@ pub(crate) fn stop(engine: &Engine) -> bool {
         ended.wait(seen, Some(engine.env.now() + 50_000_000));
     }
     if first {
+        // Nobody submits any more but readers, who are refused from here on.
+        engine.io.shutdown();
         engine.stopped.store(true, Ordering::SeqCst);
         ended.notify();
     }
