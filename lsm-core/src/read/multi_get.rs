@@ -30,8 +30,7 @@ use crate::callback::{Watch, sorted_by};
 use crate::engine::Engine;
 use crate::options::ReadOptions;
 use crate::read::get::{self, Access, Ask, Lookup, ReadContext, Step};
-use crate::table::fetch::{Fetcher, Missing};
-use crate::table::{Block, Found, ReadStats, TableReader};
+use crate::table::{Block, Fetcher, Found, Missing, ReadStats, TableReader};
 use crate::tree::{Tree, TreeView};
 use crate::types::{FileNumber, SeqNo};
 use crate::version::TableFile;
@@ -61,7 +60,10 @@ pub(crate) fn multi_get(
 ) -> Result<Vec<Answer>> {
     let watch = Watch::begin(&tree.comparator);
     let ask = Ask::new(engine, tree, view, seqno, options);
+    let together = engine.options.load().batch_reads;
     let fetcher = Fetcher { io: engine.io.clone(), spec: ask.spec, deadline: options.deadline };
+    // Where they are not read together, each block is read when the first look-up waits for it.
+    let waiting_max = if together { WAITING_MAX } else { 1 };
     let mut batch = Batch {
         keys,
         answers: keys.iter().map(|_| Ok(None)).collect(),
@@ -71,7 +73,7 @@ pub(crate) fn multi_get(
     };
     for at in sorted_by(&tree.comparator, keys.len(), |at| keys[at]) {
         batch.walk(&ask, at, Lookup::new(), options, context);
-        if batch.waiting.len() >= WAITING_MAX || batch.waiting_bytes >= WAITING_BYTES_MAX {
+        if batch.waiting.len() >= waiting_max || batch.waiting_bytes >= WAITING_BYTES_MAX {
             batch.read(&ask, &fetcher, options, context);
         }
     }

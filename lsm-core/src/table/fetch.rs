@@ -37,7 +37,7 @@ const SUBMIT_BYTES_MAX: u64 = 8 << 20;
 const RUN_BYTES_MAX: u64 = 256 << 10;
 
 /// A data block that is not in the block cache.
-pub(crate) struct Missing {
+pub struct Missing {
     pub(crate) table: Arc<TableReader>,
     /// Its number in the table.
     pub(crate) at: usize,

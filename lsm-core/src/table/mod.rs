@@ -19,7 +19,7 @@
 //!   becomes an error with file and offset. Attacked by `flip_every_byte` and `cut_at_every_length`.
 
 mod block;
-pub(crate) mod fetch;
+mod fetch;
 mod filter;
 pub mod format;
 mod index;
@@ -34,6 +34,8 @@ mod writer;
 mod tests;
 
 pub use block::Block;
+pub(crate) use fetch::Fetcher;
+pub use fetch::Missing;
 pub use filter::{PREFIX_PROPERTY, hash_key};
 pub use format::Compression;
 pub use iter::TableIter;
