@@ -340,10 +340,10 @@ impl Db {
             }
             None => visible,
         };
-        let answers = multi_get::multi_get(engine, tree, &view, keys, seqno, options, &mut context);
+        let values = multi_get::multi_get(engine, tree, &view, keys, seqno, options, &mut context);
         engine.metrics.add(Counter::Gets, keys.len() as u64);
         engine.note_blocks(&ReadContext::default().blocks, &context.blocks);
-        answers?.into_iter().collect()
+        values
     }
 
     /// A cursor over the keys, in order, as they are now or at the options' snapshot. It stands

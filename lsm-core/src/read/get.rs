@@ -108,7 +108,6 @@ pub(super) trait Access {
     fn look(
         &mut self,
         ask: &Ask<'_>,
-        place: usize,
         reader: &Arc<TableReader>,
         key: &[u8],
         seqno: SeqNo,
@@ -131,7 +130,6 @@ impl Access for Direct {
     fn look(
         &mut self,
         ask: &Ask<'_>,
-        _: usize,
         reader: &Arc<TableReader>,
         key: &[u8],
         seqno: SeqNo,
@@ -176,30 +174,30 @@ pub(super) fn walk<A: Access>(
     context: &mut ReadContext,
     access: &mut A,
 ) -> Result<Step<A::Wait>> {
-    if lookup.place == 0 {
-        if let Some(end) = ask_memtables(ask, key, &mut lookup.chain, context)? {
-            return Ok(Step::End(end));
-        }
-        lookup.place = 1;
+    let chain = &mut lookup.chain;
+    if lookup.place == 0
+        && let Some(end) = ask_memtables(ask, key, chain, context)?
+    {
+        return Ok(Step::End(end));
     }
     let (version, order) = (&ask.view.version, &ask.tree.comparator);
     let l0 = version.l0();
-    while let Some(table) = l0.get(lookup.place - 1) {
+    let first = lookup.place.max(1);
+    for (at, table) in l0.iter().enumerate().skip(first - 1) {
         if table.spans(order, key)
-            && let Some(step) = ask_table(ask, key, 0, table, lookup, context, access)?
+            && let Some(step) = ask_table(ask, key, (1 + at, 0), table, chain, context, access)?
         {
+            lookup.place = 1 + at;
             return Ok(step);
         }
-        lookup.place += 1;
     }
-    while lookup.place - l0.len() < crate::version::LEVELS {
-        let level = lookup.place - l0.len();
+    for level in first.saturating_sub(l0.len()).max(1)..crate::version::LEVELS {
         if let Some(table) = version.find_table(level, key)
-            && let Some(step) = ask_table(ask, key, level, table, lookup, context, access)?
+            && let Some(step) = ask_table(ask, key, (l0.len() + level, level), table, chain, context, access)?
         {
+            lookup.place = l0.len() + level;
             return Ok(step);
         }
-        lookup.place += 1;
     }
     nothing_older(ask.engine, lookup.chain.take(), key).map(Step::End)
 }
@@ -238,34 +236,34 @@ fn ask_memtables(
 fn ask_table<A: Access>(
     ask: &Ask<'_>,
     key: &[u8],
-    level: usize,
+    (place, level): (usize, usize),
     table: &TableFile,
-    lookup: &mut Lookup,
+    chain: &mut Option<Chain>,
     context: &mut ReadContext,
     access: &mut A,
 ) -> Result<Option<Step<A::Wait>>> {
-    let reader = access.open(ask, lookup.place, table)?;
+    let reader = access.open(ask, place, table)?;
     // The filter knows nothing of range tombstones, so they are asked apart (B021).
     let cover = reader.range_dels().map_or(0, |set| set.cover(key, ask.seqno));
-    let seqno = chain_seqno(&lookup.chain, ask.seqno);
-    let found = match access.look(ask, lookup.place, &reader, key, seqno, &mut context.blocks)? {
+    let seqno = chain_seqno(chain, ask.seqno);
+    let found = match access.look(ask, &reader, key, seqno, &mut context.blocks)? {
         Ok(found) => found,
         // Not counted: it will be asked again.
         Err(wait) => return Ok(Some(Step::Waits(wait))),
     };
     context.tables += 1;
     if let Some(found) = found.filter(|found| found.seqno >= cover) {
-        if lookup.chain.is_none() {
+        if chain.is_none() {
             ask.engine.metrics.add_level(LevelCounter::GetHits, level, 1);
         }
         let cursor = || (reader.iter(iter_spec(&ask.spec)), cover);
         let value = || found.value;
-        if let Some(end) = meet(&mut lookup.chain, ask.tree, key, found.seqno, found.kind, value, cursor)? {
+        if let Some(end) = meet(chain, ask.tree, key, found.seqno, found.kind, value, cursor)? {
             return Ok(Some(Step::End(end)));
         }
     }
     if cover > 0 {
-        return nothing_older(ask.engine, lookup.chain.take(), key).map(|end| Some(Step::End(end)));
+        return nothing_older(ask.engine, chain.take(), key).map(|end| Some(Step::End(end)));
     }
     Ok(None)
 }

@@ -112,22 +112,26 @@ impl TableIter {
             return self.cut_out(i);
         }
         let eager = self.is_eager();
-        let handed = self.handed.take().filter(|handed| handed.at == i);
-        let cached = match &handed {
-            Some(handed) => handed.from_cache.then(|| handed.block.clone()),
-            None if eager => None,
-            None => self.table.cached_block(i),
-        };
-        if let Some(block) = cached {
-            self.stats.block_cache_hits += 1;
-            return Ok(block);
+        let mut handed = None;
+        match self.handed.take() {
+            Some(h) if h.at == i && h.from_cache => {
+                self.stats.block_cache_hits += 1;
+                return Ok(h.block);
+            }
+            Some(h) if h.at == i => handed = Some(h.block),
+            _ => {
+                if !eager && let Some(block) = self.table.cached_block(i) {
+                    self.stats.block_cache_hits += 1;
+                    return Ok(block);
+                }
+            }
         }
         if !in_order {
             (self.ahead.in_order, self.ahead.next_bytes) = (0, self.spec.readahead_max.min(READAHEAD_START));
         }
         self.ahead.in_order += 1;
-        if let Some(handed) = handed {
-            return Ok(handed.block);
+        if let Some(block) = handed {
+            return Ok(block);
         }
         if self.spec.readahead_max > 0 && (eager || self.ahead.in_order > IN_ORDER_MIN) {
             self.read_ahead(i, eager)?;

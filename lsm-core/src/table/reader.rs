@@ -192,7 +192,7 @@ impl TableReader {
     }
 
     /// The data block in which that entry is, if there is one; the filter is asked first.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn locate(&self, user_key: &[u8], seqno: SeqNo, stats: &mut ReadStats) -> Option<usize> {
         if let Some(filter) = &self.filter
             && let Some(hash) = self.point_hash(filter, user_key)
@@ -211,7 +211,7 @@ impl TableReader {
     ///
     /// # Errors
     /// `Corruption` with file and offset.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_in(&self, block: Block, user_key: &[u8], seqno: SeqNo) -> Result<Option<Found>> {
         let trailer = key::trailer(seqno, SEEK_KIND);
         let hit = block.find(&self.comparator, user_key, trailer).map_err(|e| self.located(e))?;
