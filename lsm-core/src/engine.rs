@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
-use dialsm_io::{AsyncIo, Env};
 use dialsm_io::env::Nanos;
 use dialsm_io::fs::{Access, FileLock};
+use dialsm_io::{AsyncIo, Env};
 
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;

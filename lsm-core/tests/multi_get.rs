@@ -10,8 +10,8 @@ use std::sync::Arc;
 use common::{DIR, letters, tiny, unsynced};
 use dialsm_core::merge_operator;
 use dialsm_core::{
-    CompactRangeOptions, Db, DbIterator, ErrorKind, FlushOptions, Keyspace, KeyspaceOptions, Options, ReadOptions, Slice,
-    Snapshot,
+    CompactRangeOptions, Db, DbIterator, ErrorKind, FlushOptions, Keyspace, KeyspaceOptions, Options,
+    ReadOptions, Slice, Snapshot,
 };
 use dialsm_io::{Env, Fault, FaultFs, Fs, OpKind, Rule, SimEnv, SplitMix64};
 
@@ -54,7 +54,8 @@ impl Run {
         let env: Arc<dyn Env> = root.on_fs(root.sim_fs().clone(), seen);
         let options = Options { block_cache_bytes: cache_bytes, block_bytes: 512, ..tiny() };
         let db = Db::open(env, Path::new(DIR), options).expect("open");
-        let other = KeyspaceOptions { merge_operator: Some(merge_operator::append(b"-")), ..tiny().keyspace() };
+        let other =
+            KeyspaceOptions { merge_operator: Some(merge_operator::append(b"-")), ..tiny().keyspace() };
         let other = db.create_keyspace("other", other).expect("create");
         let keyspaces = vec![db.default_keyspace(), other];
         Run { root, faults, db, keyspaces, rng: SplitMix64::new(seed), snapshots: Vec::new() }
@@ -145,9 +146,8 @@ impl Run {
     fn seeks(&mut self, counts: &mut Counts) {
         let options = self.read_options();
         let keyspace = self.keyspaces[self.rng.below(2) as usize].clone();
-        let moves: Vec<(u64, Vec<u8>, u64)> = (0..6)
-            .map(|_| (self.rng.below(6), key(self.rng.below(KEYS + 20)), self.rng.below(12)))
-            .collect();
+        let moves: Vec<(u64, Vec<u8>, u64)> =
+            (0..6).map(|_| (self.rng.below(6), key(self.rng.below(KEYS + 20)), self.rng.below(12))).collect();
         let walks: Vec<Vec<(Vec<u8>, Vec<u8>)>> = ["true", "false"]
             .iter()
             .map(|batch| {

@@ -15,6 +15,8 @@
 //!   single block apart.
 //! - Each block has memory of its own, though its run was read into one buffer: so what the cache
 //!   counts for it is what it keeps.
+//!
+//! Attacked by `reading_together_and_one_by_one_agree`.
 
 use std::ops::Range;
 use std::sync::Arc;
