@@ -10,7 +10,7 @@ use dialsm_io::Env;
 use dialsm_io::fs::{Access, LockMode};
 
 use crate::batch::{Op, WriteBatch};
-use crate::callback::{Watch, sorted_by};
+use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind, HEADER_BYTES};
@@ -22,6 +22,7 @@ use crate::options::{
     CompactRangeOptions, FlushOptions, KeyspaceOptions, Options, ReadOptions, WriteOptions,
 };
 use crate::read::get::{self, ReadContext};
+use crate::read::multi_get;
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::verify::VerifyReport;
@@ -312,10 +313,11 @@ impl Db {
         result
     }
 
-    /// The values of several keys, all read from one view.
+    /// The values of several keys, in their order, all read from one view. Blocks that have to come from
+    /// the disk are read together, so that many cold keys cost little more than one.
     ///
     /// # Errors
-    /// As [`Db::get`], for the first key that fails.
+    /// As [`Db::get`], for the first of the keys that fails.
     pub fn multi_get(&self, options: &ReadOptions, keys: &[&[u8]]) -> Result<Vec<Option<Slice>>> {
         self.multi_get_from(&self.engine().tree, options, keys)
     }
@@ -338,16 +340,10 @@ impl Db {
             }
             None => visible,
         };
-        // In key order, so that keys of one block find it in the processor's cache.
-        let order = sorted_by(&tree.comparator, keys.len(), |at| keys[at]);
-        let mut values = vec![None; keys.len()];
-        for at in order {
-            engine.check_deadline(options.deadline)?;
-            values[at] = get::get(engine, tree, &view, keys[at], seqno, options, &mut context)?;
-        }
+        let values = multi_get::multi_get(engine, tree, &view, keys, seqno, options, &mut context);
         engine.metrics.add(Counter::Gets, keys.len() as u64);
-        engine.note_blocks(&get::ReadContext::default().blocks, &context.blocks);
-        Ok(values)
+        engine.note_blocks(&ReadContext::default().blocks, &context.blocks);
+        values
     }
 
     /// A cursor over the keys, in order, as they are now or at the options' snapshot. It stands

@@ -31,6 +31,8 @@ use crate::{Error, ErrorKind, Result};
 /// An open database.
 pub(crate) struct Engine {
     pub(crate) env: Arc<dyn Env>,
+    /// Asynchronous I/O of this database; shut down when it is closed.
+    pub(crate) io: Arc<dyn AsyncIo>,
     pub(crate) dir: PathBuf,
     pub(crate) db_id: DbId,
     /// The version of the database's format, as it was found: see `upgrade`.
@@ -48,8 +50,6 @@ pub(crate) struct Engine {
     pub(crate) log: Log,
     pub(crate) versions: VersionSet,
     pub(crate) scheduler: Scheduler,
-    /// Asynchronous I/O: tables are written through it.
-    pub(crate) io: Arc<dyn AsyncIo>,
     pub(crate) handoff: Handoff,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) blocks: Arc<BlockCache>,
@@ -187,6 +187,7 @@ impl Engine {
         let pairs = [
             (Counter::BlockCacheHits, before.block_cache_hits, after.block_cache_hits),
             (Counter::BlockCacheMisses, before.blocks_read, after.blocks_read),
+            (Counter::BatchedReads, before.blocks_batched, after.blocks_batched),
             (Counter::BlockReadBytes, before.bytes_read, after.bytes_read),
             (Counter::FilterChecked, before.filter_checked, after.filter_checked),
             (Counter::FilterUseful, before.filter_useful, after.filter_useful),

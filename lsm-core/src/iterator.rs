@@ -14,7 +14,7 @@ use crate::read::db_iter::{DbIter, IterStats};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
-use crate::table::{IterSpec, ReadStats};
+use crate::table::{Fetcher, IterSpec, ReadSpec, ReadStats};
 use crate::tree::{Tree, TreeView};
 use crate::types::SEQNO_MAX;
 use crate::version::{LEVELS, TableFile};
@@ -94,7 +94,12 @@ impl DbIterator {
             let order = tree.comparator.clone();
             children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
         }
-        let merged = MergingIter::new(tree.comparator.clone(), children).with_cover(cover);
+        let mut merged = MergingIter::new(tree.comparator.clone(), children).with_cover(cover);
+        if engine.options.load().batch_reads {
+            let spec = ReadSpec { fill_cache: spec.fill_cache, verify: spec.verify };
+            // A seek that has begun goes on past the deadline, as it does where it reads by itself.
+            merged = merged.reading_together(Fetcher { io: engine.io.clone(), spec, deadline: None });
+        }
         let scope = Scope::new(extractor, &tree.comparator, options.prefix_same_as_start, lower, upper)?;
         let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper)
             .merging(tree.merging.operator.clone())

@@ -104,6 +104,8 @@ counters! {
     BlockCacheHits = block_cache_hits,
     /// Blocks that had to be read.
     BlockCacheMisses = block_cache_misses,
+    /// Those of them that were read together with others, by look-ups of several keys and by seeks.
+    BatchedReads = batched_reads,
     /// Bytes of blocks read from files by gets and iterators.
     BlockReadBytes = block_read_bytes,
     /// Positionings of iterators.

@@ -389,6 +389,7 @@ pub(crate) fn stop(engine: &Engine) -> bool {
     }
     if first {
         engine.handoff.stop();
+        // Nobody submits any more but readers, who are refused from here on.
         engine.io.shutdown();
         engine.stopped.store(true, Ordering::SeqCst);
         ended.notify();

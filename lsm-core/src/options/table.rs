@@ -296,6 +296,10 @@ options! {
     /// least 32M.
     block_cache_bytes: u64 [Bytes] = 32 * MIB, in 0..=16 * TIB, Live, Database;
 
+    /// Whether blocks that are in no cache are read together where one call needs several: look-ups of
+    /// several keys, and the seeks of an iterator over many tables. Off, one after the other.
+    batch_reads: bool [None] = true, in ANY, Live, Database;
+
     /// Tables kept open, one file descriptor each. The default leaves room under the common
     /// limit of 1024 descriptors for each process.
     open_tables_max: usize [Count] = 512, in 16..=10_000_000, Live, Database;

@@ -7,6 +7,10 @@
 //!
 //! A range tombstone over the key hides what is older in its own source, and, since no older source
 //! holds anything newer than it there (I3), all of the sources behind: the look-up ends.
+//!
+//! The walk through the sources is the same for one key, which reads a missing block at once, and for
+//! many (`multi_get`), which lay theirs aside until the blocks of all are read: [`Access`] makes the
+//! difference.
 
 use std::sync::Arc;
 
@@ -18,9 +22,10 @@ use crate::metrics::{Counter, LevelCounter};
 use crate::options::ReadOptions;
 use crate::read::internal::InternalIter;
 use crate::read::operands::Operands;
-use crate::table::{IterSpec, ReadSpec, ReadStats};
+use crate::table::{Found, IterSpec, ReadSpec, ReadStats, TableReader};
 use crate::tree::{Tree, TreeView};
 use crate::types::SeqNo;
+use crate::version::TableFile;
 use crate::{Error, ErrorKind, Result, Slice};
 
 /// What one read cost: tables looked at, blocks, filters.
@@ -52,84 +57,215 @@ pub(crate) fn get(
     context: &mut ReadContext,
 ) -> Result<Option<Slice>> {
     let watch = Watch::begin(&tree.comparator);
-    let found = find(engine, tree, view, key, seqno, options, context);
+    let ask = Ask::new(engine, tree, view, seqno, options);
+    let found = walk(&ask, key, &mut Lookup::new(), context, &mut Direct);
     watch.check()?;
-    found
+    match found? {
+        Step::End(value) => Ok(value),
+        Step::Waits(never) => match never {},
+    }
 }
 
-fn find(
-    engine: &Engine,
-    tree: &Tree,
-    view: &TreeView,
+/// What look-ups of one call have in common.
+pub(super) struct Ask<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) tree: &'a Tree,
+    pub(super) view: &'a TreeView,
+    pub(super) seqno: SeqNo,
+    pub(super) spec: ReadSpec,
+}
+
+impl<'a> Ask<'a> {
+    #[inline]
+    pub(super) fn new(
+        engine: &'a Engine,
+        tree: &'a Tree,
+        view: &'a TreeView,
+        seqno: SeqNo,
+        options: &ReadOptions,
+    ) -> Ask<'a> {
+        let spec = ReadSpec { fill_cache: options.fill_cache, verify: options.verify_checksums };
+        Ask { engine, tree, view, seqno, spec }
+    }
+}
+
+/// How a look-up gets at tables and blocks.
+pub(super) trait Access {
+    /// What it may have to wait for.
+    type Wait;
+
+    /// The reader of the table at that place.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    fn open(&mut self, ask: &Ask<'_>, place: usize, table: &TableFile) -> Result<Arc<TableReader>>;
+
+    /// As [`TableReader::get`], of the reader that [`Access::open`] gave for that place; or what has to
+    /// be there first: then the look-up comes back to this place with it.
+    ///
+    /// # Errors
+    /// As [`TableReader::get`].
+    fn look(
+        &mut self,
+        ask: &Ask<'_>,
+        reader: &Arc<TableReader>,
+        key: &[u8],
+        seqno: SeqNo,
+        stats: &mut ReadStats,
+    ) -> Result<std::result::Result<Option<Found>, Self::Wait>>;
+}
+
+/// Reads what is not in the cache at once.
+struct Direct;
+
+impl Access for Direct {
+    type Wait = std::convert::Infallible;
+
+    #[inline(always)]
+    fn open(&mut self, ask: &Ask<'_>, _: usize, table: &TableFile) -> Result<Arc<TableReader>> {
+        ask.engine.open_table(ask.tree, table)
+    }
+
+    #[inline(always)]
+    fn look(
+        &mut self,
+        ask: &Ask<'_>,
+        reader: &Arc<TableReader>,
+        key: &[u8],
+        seqno: SeqNo,
+        stats: &mut ReadStats,
+    ) -> Result<std::result::Result<Option<Found>, Self::Wait>> {
+        reader.get(key, seqno, &ask.spec, stats).map(Ok)
+    }
+}
+
+/// How far the look-up of one key has come.
+pub(super) struct Lookup {
+    chain: Option<Chain>,
+    /// The source to be asked next: the memtables, one table of L0 after another, one level after
+    /// another.
+    place: usize,
+}
+
+impl Lookup {
+    #[inline(always)]
+    pub(super) fn new() -> Lookup {
+        Lookup { chain: None, place: 0 }
+    }
+}
+
+/// Where [`walk`] ends.
+pub(super) enum Step<W> {
+    /// With the answer.
+    End(Option<Slice>),
+    /// Before something that is not there yet; to be called again with it.
+    Waits(W),
+}
+
+/// Goes through the sources, newest first, from where the look-up stands, until one ends it.
+///
+/// # Errors
+/// As [`get`]; the comparator's panics are the caller's to watch for.
+#[inline(always)]
+pub(super) fn walk<A: Access>(
+    ask: &Ask<'_>,
     key: &[u8],
-    seqno: SeqNo,
-    options: &ReadOptions,
+    lookup: &mut Lookup,
     context: &mut ReadContext,
-) -> Result<Option<Slice>> {
-    let mut chain: Option<Chain> = None;
-    for buffer in std::iter::once(&view.active).chain(&view.sealed) {
+    access: &mut A,
+) -> Result<Step<A::Wait>> {
+    let chain = &mut lookup.chain;
+    if lookup.place == 0
+        && let Some(end) = ask_memtables(ask, key, chain, context)?
+    {
+        return Ok(Step::End(end));
+    }
+    let (version, order) = (&ask.view.version, &ask.tree.comparator);
+    let l0 = version.l0();
+    let first = lookup.place.max(1);
+    for (at, table) in l0.iter().enumerate().skip(first - 1) {
+        if table.spans(order, key)
+            && let Some(step) = ask_table(ask, key, (1 + at, 0), table, chain, context, access)?
+        {
+            lookup.place = 1 + at;
+            return Ok(step);
+        }
+    }
+    for level in first.saturating_sub(l0.len()).max(1)..crate::version::LEVELS {
+        if let Some(table) = version.find_table(level, key)
+            && let Some(step) = ask_table(ask, key, (l0.len() + level, level), table, chain, context, access)?
+        {
+            lookup.place = l0.len() + level;
+            return Ok(step);
+        }
+    }
+    nothing_older(ask.engine, lookup.chain.take(), key).map(Step::End)
+}
+
+/// The answer, if the memtables have it.
+#[inline(always)]
+fn ask_memtables(
+    ask: &Ask<'_>,
+    key: &[u8],
+    chain: &mut Option<Chain>,
+    context: &mut ReadContext,
+) -> Result<Option<Option<Slice>>> {
+    for buffer in std::iter::once(&ask.view.active).chain(&ask.view.sealed) {
         context.memtables += 1;
-        let cover = buffer.table.range_cover(key, seqno);
-        let entry = buffer.table.get(key, chain_seqno(&chain, seqno));
+        let cover = buffer.table.range_cover(key, ask.seqno);
+        let entry = buffer.table.get(key, chain_seqno(chain, ask.seqno));
         if let Some(entry) = entry.filter(|entry| entry.seqno >= cover) {
             if chain.is_none() {
-                engine.metrics.add(Counter::GetHitsMemtable, 1);
+                ask.engine.metrics.add(Counter::GetHitsMemtable, 1);
             }
             let value = || Slice::copy_of(entry.value);
             let cursor = || (buffer.table.iter(), cover);
-            if let Some(end) = meet(&mut chain, tree, key, entry.seqno, entry.kind_byte, value, cursor)? {
-                return Ok(end);
+            if let Some(end) = meet(chain, ask.tree, key, entry.seqno, entry.kind_byte, value, cursor)? {
+                return Ok(Some(end));
             }
         }
         if cover > 0 {
-            return nothing_older(engine, chain, key);
+            return nothing_older(ask.engine, chain.take(), key).map(Some);
         }
     }
-    let spec = ReadSpec { fill_cache: options.fill_cache, verify: options.verify_checksums };
-    let version = &view.version;
-    for table in version.l0() {
-        if !table.spans(&tree.comparator, key) {
-            continue;
+    Ok(None)
+}
+
+/// How the look-up ends at a table whose range the key is in; `None` if it goes on behind it.
+#[inline(always)]
+fn ask_table<A: Access>(
+    ask: &Ask<'_>,
+    key: &[u8],
+    (place, level): (usize, usize),
+    table: &TableFile,
+    chain: &mut Option<Chain>,
+    context: &mut ReadContext,
+    access: &mut A,
+) -> Result<Option<Step<A::Wait>>> {
+    let reader = access.open(ask, place, table)?;
+    // The filter knows nothing of range tombstones, so they are asked apart (B021).
+    let cover = reader.range_dels().map_or(0, |set| set.cover(key, ask.seqno));
+    let seqno = chain_seqno(chain, ask.seqno);
+    let found = match access.look(ask, &reader, key, seqno, &mut context.blocks)? {
+        Ok(found) => found,
+        // Not counted: it will be asked again.
+        Err(wait) => return Ok(Some(Step::Waits(wait))),
+    };
+    context.tables += 1;
+    if let Some(found) = found.filter(|found| found.seqno >= cover) {
+        if chain.is_none() {
+            ask.engine.metrics.add_level(LevelCounter::GetHits, level, 1);
         }
-        context.tables += 1;
-        let reader = engine.open_table(tree, table)?;
-        // The filter knows nothing of range tombstones, so they are asked apart (B021).
-        let cover = reader.range_dels().map_or(0, |set| set.cover(key, seqno));
-        let found = reader.get(key, chain_seqno(&chain, seqno), &spec, &mut context.blocks)?;
-        if let Some(found) = found.filter(|found| found.seqno >= cover) {
-            if chain.is_none() {
-                engine.metrics.add_level(LevelCounter::GetHits, 0, 1);
-            }
-            let cursor = || (reader.iter(iter_spec(&spec)), cover);
-            if let Some(end) = meet(&mut chain, tree, key, found.seqno, found.kind, || found.value, cursor)? {
-                return Ok(end);
-            }
-        }
-        if cover > 0 {
-            return nothing_older(engine, chain, key);
-        }
-    }
-    for level in 1..crate::version::LEVELS {
-        let Some(table) = version.find_table(level, key) else { continue };
-        context.tables += 1;
-        let reader = engine.open_table(tree, table)?;
-        // The filter knows nothing of range tombstones, so they are asked apart (B021).
-        let cover = reader.range_dels().map_or(0, |set| set.cover(key, seqno));
-        let found = reader.get(key, chain_seqno(&chain, seqno), &spec, &mut context.blocks)?;
-        if let Some(found) = found.filter(|found| found.seqno >= cover) {
-            if chain.is_none() {
-                engine.metrics.add_level(LevelCounter::GetHits, level, 1);
-            }
-            let cursor = || (reader.iter(iter_spec(&spec)), cover);
-            if let Some(end) = meet(&mut chain, tree, key, found.seqno, found.kind, || found.value, cursor)? {
-                return Ok(end);
-            }
-        }
-        if cover > 0 {
-            return nothing_older(engine, chain, key);
+        let cursor = || (reader.iter(iter_spec(&ask.spec)), cover);
+        let value = || found.value;
+        if let Some(end) = meet(chain, ask.tree, key, found.seqno, found.kind, value, cursor)? {
+            return Ok(Some(Step::End(end)));
         }
     }
-    nothing_older(engine, chain, key)
+    if cover > 0 {
+        return nothing_older(ask.engine, chain.take(), key).map(|end| Some(Step::End(end)));
+    }
+    Ok(None)
 }
 
 /// The look-up ends without a value: no source is left, or a range tombstone covers what is older.

@@ -3,8 +3,21 @@
 use std::sync::Arc;
 
 use crate::prefix::PrefixHint;
-use crate::table::ReadStats;
+use crate::table::{Block, Missing, ReadStats};
 use crate::{Result, Slice};
+
+/// Where a positioning goes; keys are internal ones.
+#[derive(Clone, Copy)]
+pub enum Target<'a> {
+    /// To the first entry.
+    First,
+    /// To the last one.
+    Last,
+    /// To the first entry at or after the key.
+    AtOrAfter(&'a [u8]),
+    /// To the last entry at or before it.
+    AtOrBefore(&'a [u8]),
+}
 
 /// A cursor over internal keys in [`Comparator::compare_internal`] order.
 ///
@@ -43,6 +56,32 @@ pub trait InternalIter: Send {
     /// # Errors
     /// As [`InternalIter::seek_to_first`].
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()>;
+
+    /// To where `to` says, by one of the calls above.
+    ///
+    /// # Errors
+    /// As [`InternalIter::seek_to_first`].
+    fn position(&mut self, to: Target<'_>) -> Result<()> {
+        match to {
+            Target::First => self.seek_to_first(),
+            Target::Last => self.seek_to_last(),
+            Target::AtOrAfter(key) => self.seek(key),
+            Target::AtOrBefore(key) => self.seek_for_prev(key),
+        }
+    }
+
+    /// The same, unless that begins with a block which is not in memory: then nothing is read, the block
+    /// is named, and the cursor is not valid. [`InternalIter::position`] must follow, after
+    /// [`InternalIter::hand`] if somebody has read the block meanwhile.
+    ///
+    /// # Errors
+    /// As [`InternalIter::seek_to_first`].
+    fn try_position(&mut self, to: Target<'_>) -> Result<Option<Missing>> {
+        self.position(to).map(|()| None)
+    }
+
+    /// Gives the block `at` of the table that [`InternalIter::try_position`] has just named.
+    fn hand(&mut self, _at: usize, _block: Block) {}
 
     /// To the next entry. Only while valid.
     ///
@@ -92,6 +131,15 @@ impl<I: InternalIter + ?Sized> InternalIter for Box<I> {
     }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         (**self).seek_for_prev(target)
+    }
+    fn position(&mut self, to: Target<'_>) -> Result<()> {
+        (**self).position(to)
+    }
+    fn try_position(&mut self, to: Target<'_>) -> Result<Option<Missing>> {
+        (**self).try_position(to)
+    }
+    fn hand(&mut self, at: usize, block: Block) {
+        (**self).hand(at, block);
     }
     #[inline]
     fn next(&mut self) -> Result<()> {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use crate::key::{Comparator, user_key};
 use crate::prefix::PrefixHint;
-use crate::read::internal::InternalIter;
-use crate::table::ReadStats;
+use crate::read::internal::{InternalIter, Target};
+use crate::table::{Block, Missing, ReadStats};
 use crate::version::{Level, TableFile};
 use crate::{Error, ErrorKind, Result, Slice};
 
@@ -124,6 +124,52 @@ where
         step(self).inspect_err(|_| self.leave())
     }
 
+    /// The table in which a positioning begins.
+    fn table_for(&self, to: Target<'_>) -> Result<Option<usize>> {
+        match to {
+            Target::First => Ok(Some(self.range.start)),
+            Target::Last => Ok(self.range.end.checked_sub(1)),
+            Target::AtOrAfter(target) => {
+                let key = user_key(target);
+                let at = Some(self.level.first_reaching(&self.comparator, key).max(self.range.start));
+                if self.hint.is_some() && !self.starts_at_or_before(at, key) {
+                    return self.unless_beyond(at, TableFile::smallest_user);
+                }
+                Ok(at)
+            }
+            Target::AtOrBefore(target) => {
+                let key = user_key(target);
+                let reaching = self.level.first_reaching(&self.comparator, key);
+                let starts_in = self.starts_at_or_before(Some(reaching), key);
+                let at = if starts_in { Some(reaching) } else { reaching.checked_sub(1) };
+                let at = at.zip(self.range.end.checked_sub(1)).map(|(at, last)| at.min(last));
+                if starts_in { Ok(at) } else { self.unless_beyond(at, TableFile::largest_user) }
+            }
+        }
+    }
+
+    /// Positions the table in which the way begins with `step`, and goes on from there, unless that step
+    /// names a block that has to come first.
+    fn go(
+        &mut self,
+        to: Target<'_>,
+        step: impl FnOnce(&mut I) -> Result<Option<Missing>>,
+    ) -> Result<Option<Missing>> {
+        let mut missing = None;
+        self.guarded(|this| {
+            let at = this.table_for(to)?;
+            if let Some(iter) = this.enter(at)? {
+                missing = step(iter)?;
+            }
+            match to {
+                _ if missing.is_some() => Ok(()),
+                Target::First | Target::AtOrAfter(_) => this.skip_forward(),
+                Target::Last | Target::AtOrBefore(_) => this.skip_backward(),
+            }
+        })?;
+        Ok(missing)
+    }
+
     fn starts_at_or_before(&self, at: Option<usize>, key: &[u8]) -> bool {
         at.and_then(|at| self.level.get(at))
             .is_some_and(|table| self.comparator.compare(table.smallest_user(), key).is_le())
@@ -148,55 +194,33 @@ where
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.guarded(|this| {
-            let first = this.range.start;
-            if let Some(iter) = this.enter(Some(first))? {
-                iter.seek_to_first()?;
-            }
-            this.skip_forward()
-        })
+        self.position(Target::First)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.guarded(|this| {
-            let last = this.range.end.checked_sub(1);
-            if let Some(iter) = this.enter(last)? {
-                iter.seek_to_last()?;
-            }
-            this.skip_backward()
-        })
+        self.position(Target::Last)
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        self.guarded(|this| {
-            let key = user_key(target);
-            let at = this.level.first_reaching(&this.comparator, key).max(this.range.start);
-            let mut at = Some(at);
-            if this.hint.is_some() && !this.starts_at_or_before(at, key) {
-                at = this.unless_beyond(at, TableFile::smallest_user)?;
-            }
-            if let Some(iter) = this.enter(at)? {
-                iter.seek(target)?;
-            }
-            this.skip_forward()
-        })
+        self.position(Target::AtOrAfter(target))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        self.guarded(|this| {
-            let key = user_key(target);
-            let reaching = this.level.first_reaching(&this.comparator, key);
-            let starts_in = this.starts_at_or_before(Some(reaching), key);
-            let at = if starts_in { Some(reaching) } else { reaching.checked_sub(1) };
-            let mut at = at.zip(this.range.end.checked_sub(1)).map(|(at, last)| at.min(last));
-            if !starts_in {
-                at = this.unless_beyond(at, TableFile::largest_user)?;
-            }
-            if let Some(iter) = this.enter(at)? {
-                iter.seek_for_prev(target)?;
-            }
-            this.skip_backward()
-        })
+        self.position(Target::AtOrBefore(target))
+    }
+
+    fn position(&mut self, to: Target<'_>) -> Result<()> {
+        self.go(to, |iter| iter.position(to).map(|()| None)).map(|_| ())
+    }
+
+    fn try_position(&mut self, to: Target<'_>) -> Result<Option<Missing>> {
+        self.go(to, |iter| iter.try_position(to))
+    }
+
+    fn hand(&mut self, at: usize, block: Block) {
+        if let Some((_, iter)) = &mut self.current {
+            iter.hand(at, block);
+        }
     }
 
     #[inline]

@@ -21,6 +21,9 @@
 //! backward, so that most comparisons are one of two numbers and touch no child. (8 bytes are too
 //! few here: neighbours in a merge often share them, as `user0001` and the like do.)
 //!
+//! A positioning may find the first blocks of several children missing in memory: those that a user's scan
+//! begins with are then read together (`Together`). Once positioned, each child reads by itself.
+//!
 //! INVARIANTS
 //! - Order is (internal key, child index); going backward it is the exact mirror, so that entries
 //!   equal in key come once per child in both directions. Children are given newest first.
@@ -40,8 +43,8 @@ use std::sync::Arc;
 use crate::key::{Comparator, user_key};
 use crate::prefix::PrefixHint;
 use crate::range_del::scan::{Hidden, RangeStats, ScanCover};
-use crate::read::internal::InternalIter;
-use crate::table::ReadStats;
+use crate::read::internal::{InternalIter, Target};
+use crate::table::{Fetcher, Missing, ReadStats};
 use crate::{Error, ErrorKind, Result, Slice};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +88,43 @@ pub struct MergingIter<I> {
     winners: Vec<u32>,
     /// Range tombstones of the children, if they have some.
     cover: Option<Box<ScanCover>>,
+    /// How blocks of several children are read together, if they are.
+    together: Option<Box<Together>>,
+}
+
+/// Reads the blocks that positionings begin with.
+struct Together {
+    fetcher: Fetcher,
+    stats: ReadStats,
+    /// Children that wait for a block, and the blocks; kept to spare allocations.
+    late: Vec<usize>,
+    wanted: Vec<Missing>,
+}
+
+impl Together {
+    /// Positions the children; the blocks for which that would have to read are read all at once.
+    fn position<I: InternalIter>(&mut self, children: &mut [I], to: Target<'_>) -> Result<()> {
+        self.late.clear();
+        self.wanted.clear();
+        for (at, child) in children.iter_mut().enumerate() {
+            if let Some(missing) = child.try_position(to)? {
+                self.late.push(at);
+                self.wanted.push(missing);
+            }
+        }
+        if self.late.len() > 1 {
+            let blocks = self.fetcher.fetch(&self.wanted, &mut self.stats);
+            for ((child, missing), block) in self.late.iter().zip(&self.wanted).zip(blocks) {
+                // One that could not be read the child will read itself, and say why not.
+                if let Ok(block) = block {
+                    children[*child].hand(missing.at, block);
+                }
+            }
+        }
+        // Holds no table open longer than needed.
+        self.wanted.clear();
+        self.late.iter().try_for_each(|child| children[*child].position(to))
+    }
 }
 
 impl<I: InternalIter> MergingIter<I> {
@@ -102,7 +142,16 @@ impl<I: InternalIter> MergingIter<I> {
             valid: false,
             turn_key: Vec::new(),
             cover: None,
+            together: None,
         }
+    }
+
+    /// The same merge; where a positioning needs blocks of several children that are not in memory, it
+    /// reads them together.
+    pub(crate) fn reading_together(mut self, fetcher: Fetcher) -> MergingIter<I> {
+        let (stats, late, wanted) = (ReadStats::default(), Vec::new(), Vec::new());
+        self.together = Some(Box::new(Together { fetcher, stats, late, wanted }));
+        self
     }
 
     /// The same merge without the entries that the tombstones in `cover` hide; children there are
@@ -212,12 +261,13 @@ impl<I: InternalIter> MergingIter<I> {
         self.runner_up = best;
     }
 
-    /// Positions every child with `step`, then the tree.
-    fn position(&mut self, direction: Direction, mut step: impl FnMut(&mut I) -> Result<()>) -> Result<()> {
+    /// Positions every child, then the tree.
+    fn go(&mut self, direction: Direction, to: Target<'_>) -> Result<()> {
         self.valid = false;
         self.direction = direction;
-        for child in &mut self.children {
-            step(child)?;
+        match &mut self.together {
+            Some(together) => together.position(&mut self.children, to)?,
+            None => self.children.iter_mut().try_for_each(|child| child.position(to))?,
         }
         self.build();
         self.pass_hidden()
@@ -357,19 +407,19 @@ impl<I: InternalIter> InternalIter for MergingIter<I> {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.position(Direction::Forward, I::seek_to_first)
+        self.go(Direction::Forward, Target::First)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.position(Direction::Backward, I::seek_to_last)
+        self.go(Direction::Backward, Target::Last)
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        self.position(Direction::Forward, |child| child.seek(target))
+        self.go(Direction::Forward, Target::AtOrAfter(target))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        self.position(Direction::Backward, |child| child.seek_for_prev(target))
+        self.go(Direction::Backward, Target::AtOrBefore(target))
     }
 
     #[inline]
@@ -402,6 +452,9 @@ impl<I: InternalIter> InternalIter for MergingIter<I> {
 
     fn add_stats(&self, to: &mut ReadStats) {
         self.children.iter().for_each(|child| child.add_stats(to));
+        if let Some(together) = &self.together {
+            to.add(&together.stats);
+        }
     }
 }
 

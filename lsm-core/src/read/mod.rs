@@ -8,6 +8,7 @@ pub mod internal;
 pub(crate) mod landings;
 pub mod level_iter;
 pub mod merging_iter;
+pub(crate) mod multi_get;
 pub(crate) mod operands;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -300,6 +300,7 @@ impl Block {
     }
 
     /// The first entry at or after (`user`, `trailer`), if its user key is `user`.
+    #[inline(always)]
     pub(crate) fn find(&self, cmp: &Comparator, user: &[u8], trailer: u64) -> Result<Option<Hit>> {
         let at = self.restart_before(cmp, user, trailer)?;
         match cmp {
@@ -317,6 +318,7 @@ impl Block {
     /// - `s < matched`: it moves on from bytes that agree with the target: after it. (Unless it is
     ///   a restart, where `s` is 0 whatever the truth.)
     /// - `s = matched`: the bytes from there on decide.
+    #[inline(always)]
     fn scan(&self, from: Place, user: &[u8], trailer: u64, reverse: bool) -> Result<Option<Hit>> {
         let keys = self.keys();
         let (mut at, mut value_end, mut matched) = (from.key, from.value, 0);

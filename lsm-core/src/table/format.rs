@@ -328,11 +328,14 @@ pub(crate) fn zeroed(len: usize) -> Arc<[u8]> {
 /// Reads exactly `buf.len()` bytes at `offset`.
 pub(crate) fn read_exact(file: &dyn File, buf: &mut [u8], offset: u64) -> Result<()> {
     let n = file.read_at(buf, offset)?;
-    if n == buf.len() {
-        return Ok(());
-    }
-    let text = format!("the table ends early: {} bytes wanted, {n} there", buf.len());
-    Err(Error::corruption(text).at_offset(offset).at_path(file.path()))
+    if n == buf.len() { Ok(()) } else { Err(ends_early(file, buf.len(), n, offset)) }
+}
+
+/// Of `wanted` bytes at `offset` only `there` are.
+#[cold]
+pub(crate) fn ends_early(file: &dyn File, wanted: usize, there: usize, offset: u64) -> Error {
+    let text = format!("the table ends early: {wanted} bytes wanted, {there} there");
+    Error::corruption(text).at_offset(offset).at_path(file.path())
 }
 
 /// Reads a block by its handle, which must have been checked, straight into the memory it will
@@ -362,6 +365,19 @@ pub(crate) fn open_block(
                 Block::new(raw, 0, raw_bytes, handle.offset)
             }
         }
+    };
+    inner().map_err(|e| e.at_offset(handle.offset))
+}
+
+/// Opens the sealed block of `handle` that lies in memory which others use too: into memory of its own.
+pub(crate) fn copy_block(sealed: &[u8], handle: Handle, verify: bool) -> Result<Block> {
+    let inner = || {
+        let (codec, payload) = unseal(sealed, verify)?;
+        let (raw, len) = match codec {
+            0 => (Arc::from(payload), payload.len()),
+            _ => decompress(codec, payload, None)?,
+        };
+        Block::new(raw, 0, len, handle.offset)
     };
     inner().map_err(|e| e.at_offset(handle.offset))
 }

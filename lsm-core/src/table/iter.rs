@@ -8,6 +8,9 @@
 //! A chunk is one read of many blocks that lie end to end; raw blocks are used where they lie in
 //! it, compressed ones are unpacked into one buffer used again and again. Chunks never enter the
 //! block cache: a scan larger than the cache would only wash it out.
+//!
+//! A positioning may be tried first ([`InternalIter::try_position`]): if its first block is not in memory,
+//! whoever positions many cursors reads the blocks of all of them together, and hands them over.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,10 +18,10 @@ use std::sync::Arc;
 use super::block::{Block, BlockCursor};
 use super::format;
 use super::reader::{self, TableReader};
-use super::{IterSpec, READAHEAD_BYTES, ReadSpec, ReadStats};
+use super::{IterSpec, Missing, READAHEAD_BYTES, ReadSpec, ReadStats};
 use crate::key::{self, TRAILER_BYTES};
 use crate::prefix::PrefixHint;
-use crate::read::internal::InternalIter;
+use crate::read::internal::{InternalIter, Target};
 use crate::{Error, ErrorKind, Result, Slice};
 
 const READAHEAD_START: usize = 16 << 10;
@@ -36,8 +39,17 @@ pub struct TableIter {
     at: usize,
     ahead: Ahead,
     stats: ReadStats,
+    /// A block that was looked up or read beforehand, for the positioning that follows.
+    handed: Option<Handed>,
     /// Only keys with some prefix are wanted, and the filter says that there are none.
     lacks: bool,
+}
+
+/// See [`InternalIter::hand`].
+struct Handed {
+    at: usize,
+    block: Block,
+    from_cache: bool,
 }
 
 /// The chunk read ahead, and when to read the next.
@@ -66,7 +78,7 @@ impl TableIter {
             unpack: None,
         };
         let (cursor, stats) = (BlockCursor::default(), ReadStats::default());
-        TableIter { table, spec, cursor, at, ahead, stats, lacks: false }
+        TableIter { table, spec, cursor, at, ahead, stats, handed: None, lacks: false }
     }
 
     /// What this cursor has read so far.
@@ -99,21 +111,39 @@ impl TableIter {
         if self.ahead.blocks.contains(&i) {
             return self.cut_out(i);
         }
-        let eager = self.spec.readahead_max > READAHEAD_BYTES;
-        if !eager && let Some(block) = self.table.cached_block(i) {
-            self.stats.block_cache_hits += 1;
-            return Ok(block);
+        let eager = self.is_eager();
+        let mut handed = None;
+        match self.handed.take() {
+            Some(h) if h.at == i && h.from_cache => {
+                self.stats.block_cache_hits += 1;
+                return Ok(h.block);
+            }
+            Some(h) if h.at == i => handed = Some(h.block),
+            _ => {
+                if !eager && let Some(block) = self.table.cached_block(i) {
+                    self.stats.block_cache_hits += 1;
+                    return Ok(block);
+                }
+            }
         }
         if !in_order {
             (self.ahead.in_order, self.ahead.next_bytes) = (0, self.spec.readahead_max.min(READAHEAD_START));
         }
         self.ahead.in_order += 1;
+        if let Some(block) = handed {
+            return Ok(block);
+        }
         if self.spec.readahead_max > 0 && (eager || self.ahead.in_order > IN_ORDER_MIN) {
             self.read_ahead(i, eager)?;
             return self.cut_out(i);
         }
         let spec = ReadSpec { fill_cache: self.spec.fill_cache, verify: self.spec.verify };
         self.table.block_from_file(self.table.index.handle(i), &spec, &mut self.stats)
+    }
+
+    /// Whether chunks are read from the first block on, without a look into the cache.
+    fn is_eager(&self) -> bool {
+        self.spec.readahead_max > READAHEAD_BYTES
     }
 
     /// Reads the chunk that starts with block `i`.
@@ -203,8 +233,19 @@ impl TableIter {
     }
 
     fn seek_inner(&mut self, target: &[u8]) -> Result<()> {
+        let i = self.block_of(target);
+        self.seek_from(i, target)
+    }
+
+    /// The block in which a seek begins; the number of blocks if the target is behind all.
+    fn block_of(&self, target: &[u8]) -> usize {
         let (user, trailer) = (key::user_key(target), key::trailer_of(target));
-        let i = self.table.index.seek(&self.table.comparator, user, trailer);
+        self.table.index.seek(&self.table.comparator, user, trailer)
+    }
+
+    /// To the first entry at or after the target, for which the index says block `i`.
+    fn seek_from(&mut self, i: usize, target: &[u8]) -> Result<()> {
+        let (user, trailer) = (key::user_key(target), key::trailer_of(target));
         if i == self.table.index.len() {
             self.forget();
             return Ok(());
@@ -218,6 +259,29 @@ impl TableIter {
         }
         // The target lies between the last key of the block and its separator.
         self.first_from(i + 1)
+    }
+
+    /// To the last entry at or before the target, for which the index says block `i`.
+    fn seek_back_from(&mut self, i: usize, target: &[u8]) -> Result<()> {
+        self.seek_from(i, target)?;
+        if !self.cursor.valid() {
+            return self.last_before(self.table.index.len());
+        }
+        match self.table.comparator.compare_internal(self.cursor.key(), target).is_eq() {
+            true => Ok(()),
+            false => self.prev_inner(),
+        }
+    }
+
+    /// Takes block `i` out of the cache, for the positioning that comes next; `false` if it has to be
+    /// read for it.
+    fn is_at_hand(&mut self, i: usize) -> bool {
+        if (self.at == i && self.cursor.valid()) || self.ahead.blocks.contains(&i) {
+            return true;
+        }
+        let found = self.table.cached_block(i);
+        self.handed = found.map(|block| Handed { at: i, block, from_cache: true });
+        self.handed.is_some()
     }
 
     fn prev_inner(&mut self) -> Result<()> {
@@ -258,15 +322,47 @@ impl InternalIter for TableIter {
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         check_target(target)?;
         self.positioned(|it| {
-            it.seek_inner(target)?;
-            if !it.cursor.valid() {
-                return it.last_before(it.table.index.len());
-            }
-            match it.table.comparator.compare_internal(it.cursor.key(), target).is_eq() {
-                true => Ok(()),
-                false => it.prev_inner(),
-            }
+            let i = it.block_of(target);
+            it.seek_back_from(i, target)
         })
+    }
+
+    fn try_position(&mut self, to: Target<'_>) -> Result<Option<Missing>> {
+        if let Target::AtOrAfter(target) | Target::AtOrBefore(target) = to {
+            check_target(target)?;
+        }
+        let last = self.table.index.len().checked_sub(1);
+        let Some(last) = last.filter(|_| !self.lacks && !self.is_eager()) else {
+            return self.position(to).map(|()| None);
+        };
+        let i = match to {
+            Target::First => 0,
+            Target::Last => last,
+            Target::AtOrAfter(target) | Target::AtOrBefore(target) => self.block_of(target),
+        };
+        let first_read = match to {
+            // Behind all blocks lies nothing, and before that the last one.
+            Target::AtOrAfter(_) if i > last => None,
+            _ => Some(i.min(last)),
+        };
+        // Going on in order is what reading ahead is for.
+        if let Some(at) = first_read.filter(|at| *at != self.ahead.expected)
+            && !self.is_at_hand(at)
+        {
+            self.forget();
+            return Ok(Some(Missing { table: self.table.clone(), at }));
+        }
+        self.guarded(|it| match to {
+            Target::First => it.first_from(0),
+            Target::Last => it.last_before(last + 1),
+            Target::AtOrAfter(target) => it.seek_from(i, target),
+            Target::AtOrBefore(target) => it.seek_back_from(i, target),
+        })?;
+        Ok(None)
+    }
+
+    fn hand(&mut self, at: usize, block: Block) {
+        self.handed = Some(Handed { at, block, from_cache: false });
     }
 
     #[inline]

@@ -4,7 +4,8 @@
 //! [`TableReader`], whose blocks come through the block cache (R5, [`crate::cache`]).
 //!
 //! In reading order: `format` (the whole file, footer, handles, sealed blocks), `block` (restart
-//! points), `filter`, `index`, `properties`, `range_section`, `writer`, `reader`, `iter`, `verify`.
+//! points), `filter`, `index`, `properties`, `range_section`, `writer`, `reader`,
+//! `fetch` (blocks of many tables read together), `iter`, `verify`.
 //!
 //! Invariants
 //! - Entries are in strictly ascending internal-key order; the writer refuses anything else.
@@ -18,6 +19,7 @@
 //!   becomes an error with file and offset. Attacked by `flip_every_byte` and `cut_at_every_length`.
 
 mod block;
+mod fetch;
 mod filter;
 pub mod format;
 mod index;
@@ -32,6 +34,8 @@ mod writer;
 mod tests;
 
 pub use block::Block;
+pub(crate) use fetch::Fetcher;
+pub use fetch::Missing;
 pub use filter::{PREFIX_PROPERTY, hash_key};
 pub use format::Compression;
 pub use iter::TableIter;
@@ -159,6 +163,8 @@ impl IterSpec {
 pub struct ReadStats {
     /// Blocks read from files.
     pub blocks_read: u64,
+    /// How many of them were read together with others.
+    pub blocks_batched: u64,
     /// Blocks found in the block cache.
     pub block_cache_hits: u64,
     /// Filters asked.
@@ -173,6 +179,7 @@ impl ReadStats {
     /// Adds what other reads did.
     pub fn add(&mut self, other: &ReadStats) {
         self.blocks_read += other.blocks_read;
+        self.blocks_batched += other.blocks_batched;
         self.block_cache_hits += other.block_cache_hits;
         self.filter_checked += other.filter_checked;
         self.filter_useful += other.filter_useful;

@@ -185,21 +185,35 @@ impl TableReader {
         spec: &ReadSpec,
         stats: &mut ReadStats,
     ) -> Result<Option<Found>> {
+        match self.locate(user_key, seqno, stats) {
+            Some(at) => self.find_in(self.block(at, spec, stats)?, user_key, seqno),
+            None => Ok(None),
+        }
+    }
+
+    /// The data block in which that entry is, if there is one; the filter is asked first.
+    #[inline(always)]
+    pub(crate) fn locate(&self, user_key: &[u8], seqno: SeqNo, stats: &mut ReadStats) -> Option<usize> {
         if let Some(filter) = &self.filter
             && let Some(hash) = self.point_hash(filter, user_key)
         {
             stats.filter_checked += 1;
             if !filter.may_contain(hash) {
                 stats.filter_useful += 1;
-                return Ok(None);
+                return None;
             }
         }
+        let at = self.index.seek(&self.comparator, user_key, key::trailer(seqno, SEEK_KIND));
+        (at < self.index.len()).then_some(at)
+    }
+
+    /// What [`TableReader::get`] finds in the block that [`TableReader::locate`] named.
+    ///
+    /// # Errors
+    /// `Corruption` with file and offset.
+    #[inline(always)]
+    pub(crate) fn find_in(&self, block: Block, user_key: &[u8], seqno: SeqNo) -> Result<Option<Found>> {
         let trailer = key::trailer(seqno, SEEK_KIND);
-        let at = self.index.seek(&self.comparator, user_key, trailer);
-        if at == self.index.len() {
-            return Ok(None);
-        }
-        let block = self.block(at, spec, stats)?;
         let hit = block.find(&self.comparator, user_key, trailer).map_err(|e| self.located(e))?;
         Ok(hit.map(|hit| Found {
             seqno: hit.trailer >> 8,
@@ -241,7 +255,7 @@ impl TableReader {
     }
 
     /// Data block `i` if it is in the cache.
-    pub(super) fn cached_block(&self, i: usize) -> Option<Block> {
+    pub(crate) fn cached_block(&self, i: usize) -> Option<Block> {
         self.cache.get(self.file_id, self.index.handle(i).offset)
     }
 
@@ -254,11 +268,16 @@ impl TableReader {
         stats.blocks_read += 1;
         stats.bytes_read += handle.len + BLOCK_TRAILER_BYTES as u64;
         let block = format::read_block(&*self.file, handle, spec.verify)?;
+        self.offer(handle, spec, &block);
+        Ok(block)
+    }
+
+    /// Offers a block just read to the block cache, if the reader wants that.
+    pub(super) fn offer(&self, handle: Handle, spec: &ReadSpec, block: &Block) {
         // What came in unchecked must not be served to a reader that wants it checked.
-        if spec.fill_cache && spec.verify && self.cache.insert(self.file_id, handle.offset, &block) {
+        if spec.fill_cache && spec.verify && self.cache.insert(self.file_id, handle.offset, block) {
             self.cached.store(true, Relaxed);
         }
-        Ok(block)
     }
 
     /// A cursor over all entries. It keeps the table open.

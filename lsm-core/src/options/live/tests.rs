@@ -339,6 +339,27 @@ const CHECKS: &[(&str, Check)] = &[
         c.set("block_cache_bytes", "64M");
         assert!(read_all() > 2 << 20);
     }),
+    ("batch_reads", |c| {
+        c.set("block_cache_bytes", "0");
+        // Two blocks of one table, and the blocks that a scan begins with in two.
+        (0..2).for_each(|i| c.table(i, 2000, 100));
+        let batched = || {
+            let before = c.db.metrics().counters.batched_reads;
+            let mut iter = c.db.iter(&Default::default()).expect("iter");
+            iter.seek_to_first().expect("seek");
+            let keys = [iter.key().to_vec(), {
+                iter.seek_to_last().expect("seek");
+                iter.key().to_vec()
+            }];
+            drop(iter);
+            let found = c.db.multi_get(&Default::default(), &[&keys[0], &keys[1]]).expect("multi_get");
+            assert!(found.iter().all(Option::is_some));
+            c.db.metrics().counters.batched_reads - before
+        };
+        assert_eq!(batched(), 6);
+        c.set("batch_reads", "false");
+        assert_eq!(batched(), 0);
+    }),
     ("open_tables_max", |c| {
         let open = || {
             c.tables();
