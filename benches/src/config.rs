@@ -281,10 +281,7 @@ impl Config {
             if self.engines[..at].contains(engine) {
                 bail!("engine '{engine}' is named twice (--aa runs the first one twice)");
             }
-            if !crate::engines::is_built(engine) {
-                let built = crate::engines::built().join(", ");
-                bail!("unknown engine '{engine}' (this build has {built})");
-            }
+            crate::engines::check(engine)?;
         }
         Ok(())
     }

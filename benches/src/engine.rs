@@ -5,6 +5,7 @@
 //! copy that its interface does not need.
 
 use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,45 @@ pub(crate) struct EngineStats {
     pub(crate) by_cause: BTreeMap<String, StallCause>,
     /// Writes that went to another shard than their own.
     pub(crate) redirected: Option<u64>,
+    pub(crate) background: Background,
+    /// Whatever else it counts, by its own names; kept, not compared.
+    pub(crate) counters: BTreeMap<String, f64>,
+}
+
+/// What flushes and compactions took, in seconds of their threads; what the engine does not count is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Background {
+    pub(crate) flush_seconds: Option<f64>,
+    /// Of these, waiting for tables to be synced.
+    pub(crate) flush_sync_seconds: Option<f64>,
+    pub(crate) compaction_seconds: Option<f64>,
+    /// Of these, waiting in calls that write tables.
+    pub(crate) compaction_write_seconds: Option<f64>,
+    /// Of these, waiting for tables to be synced.
+    pub(crate) compaction_sync_seconds: Option<f64>,
+    /// Of these, waiting for a limiter of background writes.
+    pub(crate) limiter_wait_seconds: Option<f64>,
+}
+
+impl Background {
+    /// What was added to an `earlier` account.
+    pub(crate) fn since(self, earlier: Background) -> Background {
+        let added = |now: Option<f64>, then: Option<f64>| Some((now? - then.unwrap_or(0.0)).max(0.0));
+        Background {
+            flush_seconds: added(self.flush_seconds, earlier.flush_seconds),
+            flush_sync_seconds: added(self.flush_sync_seconds, earlier.flush_sync_seconds),
+            compaction_seconds: added(self.compaction_seconds, earlier.compaction_seconds),
+            compaction_write_seconds: added(self.compaction_write_seconds, earlier.compaction_write_seconds),
+            compaction_sync_seconds: added(self.compaction_sync_seconds, earlier.compaction_sync_seconds),
+            limiter_wait_seconds: added(self.limiter_wait_seconds, earlier.limiter_wait_seconds),
+        }
+    }
+
+    /// The share of the compactions' time that went into writing and syncing tables.
+    pub(crate) fn io_share(&self) -> Option<f64> {
+        let io = self.compaction_write_seconds.unwrap_or(0.0) + self.compaction_sync_seconds?;
+        self.compaction_seconds.filter(|&whole| whole > 0.0).map(|whole| io / whole)
+    }
 }
 
 /// A position in the key order. After a move, `valid` says whether there is an entry.

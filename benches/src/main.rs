@@ -6,8 +6,8 @@
 //!   session         workloads on one database     runner    threads     ops      their loops
 //!   workload, ycsb, generate, pace                what is done, and when
 //!   engine, engines/*                             on what it is done
-//!   record, measure, live, cgroup, sys            what is noted
-//!   result, stats, report, plot                   what is told
+//!   record, measure, disk, live, cgroup, sys      what is noted
+//!   result, stats, report, markdown, plot         what is told
 //! ```
 //! Exit codes: 0 done, 1 a run failed, 2 the words cannot be understood.
 //!
@@ -21,11 +21,13 @@ mod cgroup;
 mod child;
 mod compare;
 mod config;
+mod disk;
 mod engine;
 mod engines;
 mod flags;
 mod generate;
 mod live;
+mod markdown;
 mod measure;
 mod ops;
 mod pace;

@@ -11,7 +11,14 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) bytes: KernelBytes,
+    /// User and system time of this process.
     pub(crate) cpu_seconds: f64,
+    /// The system time alone, that of the ring's workers included.
+    pub(crate) cpu_system_seconds: f64,
+    /// Of all processes and the kernel.
+    pub(crate) machine_cpu_seconds: Option<f64>,
+    /// Of the kernel's own threads.
+    pub(crate) kernel_cpu_seconds: Option<f64>,
 }
 
 impl Reading {
@@ -20,7 +27,14 @@ impl Reading {
     pub(crate) fn now() -> Result<Reading> {
         let text = fs::read_to_string("/proc/self/io").context("/proc/self/io")?;
         let bytes = parse_io(&text).context("/proc/self/io has another form")?;
-        Ok(Reading { bytes, cpu_seconds: sys::cpu_seconds() })
+        let (user, system) = sys::cpu_seconds();
+        Ok(Reading {
+            bytes,
+            cpu_seconds: user + system,
+            cpu_system_seconds: system,
+            machine_cpu_seconds: machine_cpu_seconds(),
+            kernel_cpu_seconds: kernel_cpu_seconds(),
+        })
     }
 
     /// The bytes moved since an earlier reading.
@@ -47,6 +61,42 @@ fn parse_io(text: &str) -> Option<KernelBytes> {
         read_device: field(text, "read_bytes")?,
         write_device: field(text, "write_bytes")?,
     })
+}
+
+/// All but the idle time of all processors.
+fn machine_cpu_seconds() -> Option<f64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    Some(busy_ticks(text.lines().next()?)? as f64 / sys::ticks_per_second())
+}
+
+/// The ticks of a line `cpu user nice system idle iowait irq softirq steal guest guest_nice`, without
+/// those that are idle, another machine's, or counted in others already.
+fn busy_ticks(line: &str) -> Option<u64> {
+    let ticks: Vec<u64> =
+        line.strip_prefix("cpu ")?.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    let busy = [0, 1, 2, 5, 6].map(|at| ticks.get(at).copied());
+    busy.into_iter().sum()
+}
+
+/// The time of all threads of the kernel: the children of its thread 2. One that ends takes its time along.
+fn kernel_cpu_seconds() -> Option<f64> {
+    let mut ticks = None;
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let is_process = entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit());
+        if is_process && let Ok(text) = fs::read_to_string(entry.path().join("stat")) {
+            ticks = ticks.into_iter().chain(kernel_thread_ticks(&text)).reduce(|a, b| a + b);
+        }
+    }
+    ticks.map(|ticks| ticks as f64 / sys::ticks_per_second())
+}
+
+/// The user and system ticks of a process's line, if it is one of the kernel's threads.
+fn kernel_thread_ticks(stat: &str) -> Option<u64> {
+    // The name in parentheses may hold anything; behind it the state is field 3, the parent field 4.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at - 3)?.parse::<u64>().ok();
+    (*fields.get(1)? == "2").then(|| Some(ticks(14)? + ticks(15)?))?
 }
 
 /// The largest resident memory since [`reset_peak_rss`], in bytes; 0 if the kernel does not say.
@@ -88,6 +138,18 @@ mod tests {
         assert_eq!(bytes, expected);
         assert_eq!(parse_io("rchar: x"), None);
         assert_eq!(field("VmHWM:\t    1234 kB\n", "VmHWM"), Some(1234));
+    }
+
+    #[test]
+    fn the_time_of_the_machine_and_of_the_kernel_is_read() {
+        assert_eq!(busy_ticks("cpu  10 20 30 1000 2000 4 5 700 800 900"), Some(69));
+        assert_eq!(busy_ticks("cpu0 1 2 3"), None);
+        let line = |parent: u32| {
+            format!("7 (kworker/u (x) y) I {parent} 0 0 0 -1 69238880 0 0 0 0 11 22 0 0 20 0 1 0")
+        };
+        assert_eq!(kernel_thread_ticks(&line(2)), Some(33));
+        assert_eq!(kernel_thread_ticks(&line(1)), None);
+        assert!(machine_cpu_seconds().unwrap() > 0.0);
     }
 
     #[test]

@@ -24,6 +24,11 @@ const COLUMNS: &[Column] = &[
     Column { heading: "space amp", metric: "space_amp", show: figure },
     Column { heading: "peak MB", metric: "peak_rss_bytes", show: megabytes },
     Column { heading: "CPU s", metric: "cpu_seconds", show: figure },
+    Column { heading: "system s", metric: "cpu_system_seconds", show: figure },
+    Column { heading: "kernel s", metric: "kernel_cpu_seconds", show: figure },
+    Column { heading: "machine s", metric: "machine_cpu_seconds", show: figure },
+    Column { heading: "written MB", metric: "kernel.write_device", show: megabytes },
+    Column { heading: "disk MB", metric: "disk_peak_bytes", show: megabytes },
     Column { heading: "debt MB", metric: "debt_bytes", show: megabytes },
     Column { heading: "settle s", metric: "settle_seconds", show: figure },
 ];
@@ -32,7 +37,7 @@ const PERCENTILES: [(&str, &str); 5] =
     [("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("p99.99", "p9999"), ("max", "max")];
 
 /// A number of things, with three or four digits and k or M.
-fn count(value: f64) -> String {
+pub(crate) fn count(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{:.2} M", v / 1e6),
         v if v >= 1e4 => format!("{:.1} k", v / 1e3),
@@ -40,7 +45,7 @@ fn count(value: f64) -> String {
     }
 }
 
-fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
@@ -49,7 +54,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-fn megabytes(value: f64) -> String {
+pub(crate) fn megabytes(value: f64) -> String {
     figure(value / (1 << 20) as f64)
 }
 
@@ -124,6 +129,7 @@ pub(crate) fn table(report: &Report, engines: &[String]) -> String {
         text += &layout(&main_rows(&figures, &workload, engines));
         text += &layout(&latency_rows(&figures, &workload, engines, &runs));
         text += &causes(&figures, &workload, engines, &runs);
+        text += &background(&figures, &workload, engines);
         if let Some(spread) = figures.spread(&workload, "ops_per_sec") {
             let (low, high) = (1.0 / spread, spread);
             let _ = writeln!(text, "  A/A: ratios of ops/s from {low:.3} to {high:.3} are equal (=)");
@@ -228,6 +234,31 @@ fn causes(figures: &Figures<'_>, workload: &str, engines: &[String], runs: &[&Ru
             let share = 100.0 * stalled / seconds;
             let _ = writeln!(text, "  {engine} stalled {share:.1} % of the time: {}", parts.join(", "));
         }
+    }
+    text
+}
+
+/// What each engine says its compactions took, and how much of that was writing and syncing.
+fn background(figures: &Figures<'_>, workload: &str, engines: &[String]) -> String {
+    let mut text = String::new();
+    for engine in engines {
+        let of = |what: &str| figures.median(workload, engine, &format!("background.{what}_seconds"));
+        let Some(whole) = of("compaction").filter(|&seconds| seconds > 0.0) else { continue };
+        let part = |what: &str, words: &str| {
+            of(what)
+                .map(|seconds| format!("{words} {} s ({:.1} %)", figure(seconds), 100.0 * seconds / whole))
+        };
+        let parts = [part("compaction_write", "writing"), part("compaction_sync", "syncing")];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let limiter = of("limiter_wait").filter(|&seconds| seconds > 0.0);
+        let limiter = limiter.map(|s| format!("; the limiter held jobs {} s", figure(s))).unwrap_or_default();
+        let flushes = of("flush").zip(of("flush_sync"));
+        let flushes = flushes.map(|(whole, sync)| {
+            format!("; flushes {} s, of these syncing {} s", figure(whole), figure(sync))
+        });
+        let (whole, parts, flushes) = (figure(whole), parts.join(", "), flushes.unwrap_or_default());
+        let of_these = if parts.is_empty() { "" } else { ", of these " };
+        let _ = writeln!(text, "  {engine} compacted for {whole} s{of_these}{parts}{flushes}{limiter}");
     }
     text
 }

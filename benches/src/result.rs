@@ -1,5 +1,6 @@
 //! What a run yields: the structures of the JSON file, and of the file a child hands its parent.
 
+use crate::engine::Background;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,8 +24,24 @@ pub(crate) struct Run {
     /// Bytes on disk once settled, by bytes of live keys and values.
     pub(crate) space_amp: Option<f64>,
     pub(crate) peak_rss_bytes: u64,
-    /// Of the timed part and the settling after it.
+    /// Of the timed part and the settling after it, as all that follows up to the timeline.
     pub(crate) cpu_seconds: f64,
+    /// The part of it that was spent in the kernel, in the ring's workers too.
+    #[serde(default)]
+    pub(crate) cpu_system_seconds: f64,
+    /// Of all processes and the kernel itself.
+    #[serde(default)]
+    pub(crate) machine_cpu_seconds: Option<f64>,
+    /// Of the kernel's own threads, which write back what is in the page cache.
+    #[serde(default)]
+    pub(crate) kernel_cpu_seconds: Option<f64>,
+    #[serde(default)]
+    pub(crate) disk_peak_bytes: Option<u64>,
+    #[serde(default)]
+    pub(crate) background: Background,
+    /// Writing and syncing tables as a share of the compactions' time.
+    #[serde(default)]
+    pub(crate) compaction_io_share: Option<f64>,
     pub(crate) timeline: Vec<TimelinePoint>,
 
     pub(crate) threads: u32,
@@ -38,6 +55,12 @@ pub(crate) struct Run {
     pub(crate) debt_bytes: u64,
     pub(crate) disk_bytes: u64,
     pub(crate) kernel: KernelBytes,
+    /// Bytes on disk over time.
+    #[serde(default)]
+    pub(crate) disk_timeline: Vec<DiskPoint>,
+    /// What the engine counts beside, since it was opened, by its own names.
+    #[serde(default)]
+    pub(crate) counters: BTreeMap<String, f64>,
     /// The open loop's rate, if it was one.
     pub(crate) rate: Option<f64>,
     pub(crate) latency_curve: BTreeMap<String, Vec<LatencyPoint>>,
@@ -85,6 +108,13 @@ pub(crate) struct TimelinePoint {
     pub(crate) writes: u64,
     /// The part of it that lies in gaps.
     pub(crate) stalled_ms: f64,
+}
+
+/// Bytes that the database's files take on disk, `t_ms` after the start of the timed part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DiskPoint {
+    pub(crate) t_ms: u64,
+    pub(crate) bytes: u64,
 }
 
 /// `share` of the operations took at most `us` microseconds.

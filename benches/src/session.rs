@@ -8,6 +8,7 @@
 //! written back, so that no workload pays for the one before.
 
 use crate::config::{Config, Rate};
+use crate::disk::DiskWatch;
 use crate::engine::{EngineStats, KvEngine, SETTLE_FLOOR, WriteOpts};
 use crate::engines;
 use crate::generate::KeyBuf;
@@ -225,6 +226,7 @@ impl Session<'_> {
             self.close()?;
         }
         reset_peak_rss();
+        let disk_watch = DiskWatch::begin(self.dir)?;
         let before = Reading::now()?;
         let (account, seconds) = match workload {
             Workload::OpenKeyspaces => self.open_repeatedly(config)?,
@@ -239,25 +241,37 @@ impl Session<'_> {
         engine.settle(Duration::from_secs(config.settle_timeout))?;
         let settle_seconds = settling.elapsed().saturating_sub(SETTLE_FLOOR).as_secs_f64();
         let after = Reading::now()?;
+        let disk_timeline = disk_watch.end()?;
         let kernel = after.bytes_since(&before);
         // A file system in memory has no device bytes; the calls then say what was written.
         let written = if kernel.write_device > 0 { kernel.write_device } else { kernel.write_calls };
         let disk_bytes = if self.dir.exists() { disk_bytes(self.dir)? } else { 0 };
         let live_bytes = self.live.count() * config.entry_bytes();
         let known_size = !config.use_existing_db && disk_bytes > 0;
-        let stall = stall(&account, &stats_before, &engine.stats()?);
+        let stats = engine.stats()?;
+        let stall = stall(&account, &stats_before, &stats);
+        let background = stats.background.since(stats_before.background);
+        let of_others = |after: Option<f64>, before: Option<f64>| Some((after? - before?).max(0.0));
         Ok(Run {
             ops: account.ops,
             seconds,
             ops_per_sec: account.ops as f64 / seconds,
             latency_us: account.latency,
             stall,
-            redirected: difference(engine.stats()?.redirected, stats_before.redirected),
+            redirected: difference(stats.redirected, stats_before.redirected),
             write_amp: share(written, account.user_bytes_written),
             read_amp: share(timed.read_calls, account.user_bytes_read),
             space_amp: if known_size { share(disk_bytes, live_bytes) } else { None },
             peak_rss_bytes: peak_rss_bytes(),
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+            cpu_system_seconds: after.cpu_system_seconds - before.cpu_system_seconds,
+            machine_cpu_seconds: of_others(after.machine_cpu_seconds, before.machine_cpu_seconds),
+            kernel_cpu_seconds: of_others(after.kernel_cpu_seconds, before.kernel_cpu_seconds),
+            disk_peak_bytes: disk_timeline.iter().map(|point| point.bytes).max(),
+            disk_timeline,
+            background,
+            compaction_io_share: background.io_share(),
+            counters: stats.counters,
             timeline: account.timeline,
             threads: config.threads,
             entry_bytes: config.entry_bytes(),

@@ -17,8 +17,17 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Parts of a run that are no figure to compare.
-const NOT_METRICS: [&str; 7] =
-    ["round", "timeline", "latency_curve", "options", "threads", "entry_bytes", "rate"];
+const NOT_METRICS: [&str; 9] = [
+    "round",
+    "timeline",
+    "disk_timeline",
+    "latency_curve",
+    "options",
+    "threads",
+    "entry_bytes",
+    "rate",
+    "counters",
+];
 
 /// Every number of a run by its path, as in `latency_us.write.p99`.
 pub(crate) fn metrics(run: &Run) -> BTreeMap<String, f64> {

@@ -3,14 +3,16 @@
 //! ```text
 //!   DIR/state.json        the suite, the words added to each cell, the cells that are done
 //!   DIR/<cell>.json       the cell's report
+//!   DIR/table.md          the writes of all cells, for a document
 //! ```
 //! A cell is a command line; the words after the suite's name are added to each. The state is
 //! written after each cell, by renaming, so an interruption costs the cell that ran. A state made
 //! with other words is refused: half a suite under other flags would look like a whole one.
 
-use crate::compare::compare;
-use crate::config::Config;
+use crate::compare::{auto_rates, compare, compare_at};
+use crate::config::{Config, Rate};
 use crate::flags;
+use crate::markdown;
 use crate::plot;
 use crate::report;
 use crate::result::Report;
@@ -44,6 +46,88 @@ const SUITES: &[Suite] = &[
         what: "the single tree against its peer: 2 GB and more, 100 B, 1 KB and 8 KB values, 4 and 1 threads",
         cells: ISSUE2,
     },
+    Suite {
+        name: "handoff",
+        what: "deferred against synchronous hand-off, and both against RocksDB: 3 GB a workload, log on and off",
+        cells: HANDOFF,
+    },
+    Suite {
+        name: "handoff-slow",
+        what: "the same for a device made slow on purpose, with less data; give --db on it (tools/handoff.sh does)",
+        cells: HANDOFF_SLOW,
+    },
+];
+
+/// A cell of this ending is an open loop at 95 % of what the slowest engine did in the cell without it.
+const OPEN: &str = "-open";
+
+/// Each workload writes 3.1 GB; the overwrites follow the fill of their own round, so that no copies of
+/// databases lie about. The spread of equals is that of the closed loops.
+const HANDOFF: &[(&str, &str)] = &[
+    (
+        "8k-log",
+        "fillrandom,overwrite --value_size 8000 --num 390000 --writes 97500 --threads 4 --bloom_bits 10 --rounds 2 \
+         --warmup 0 --engines lsm-core,lsm-core:deferred_sync=false,rocksdb",
+    ),
+    (
+        "8k-log-open",
+        "fillrandom,overwrite --value_size 8000 --num 390000 --writes 97500 --threads 4 --bloom_bits 10 --rounds 2 \
+         --warmup 0 --engines lsm-core,lsm-core:deferred_sync=false,rocksdb --noaa",
+    ),
+    (
+        "8k-nolog",
+        "fillrandom,overwrite --value_size 8000 --num 390000 --writes 97500 --threads 4 --bloom_bits 10 --rounds 2 \
+         --warmup 0 --engines lsm-core,lsm-core:deferred_sync=false,rocksdb --disable_wal",
+    ),
+    (
+        "8k-nolog-open",
+        "fillrandom,overwrite --value_size 8000 --num 390000 --writes 97500 --threads 4 --bloom_bits 10 --rounds 2 \
+         --warmup 0 --engines lsm-core,lsm-core:deferred_sync=false,rocksdb --disable_wal --noaa",
+    ),
+    (
+        "1k-log",
+        "fillrandom,overwrite --value_size 1000 --num 3100000 --writes 775000 --threads 4 --bloom_bits 10 --rounds 1 \
+         --warmup 0 --engines lsm-core,lsm-core:deferred_sync=false,rocksdb",
+    ),
+    (
+        "1k-log-open",
+        "fillrandom,overwrite --value_size 1000 --num 3100000 --writes 775000 --threads 4 --bloom_bits 10 --rounds 1 \
+         --warmup 0 --engines lsm-core,lsm-core:deferred_sync=false,rocksdb --noaa",
+    ),
+    (
+        "1k-nolog",
+        "fillrandom,overwrite --value_size 1000 --num 3100000 --writes 775000 --threads 4 --bloom_bits 10 --rounds 1 \
+         --warmup 0 --engines lsm-core,lsm-core:deferred_sync=false,rocksdb --disable_wal",
+    ),
+    (
+        "1k-nolog-open",
+        "fillrandom,overwrite --value_size 1000 --num 3100000 --writes 775000 --threads 4 --bloom_bits 10 --rounds 1 \
+         --warmup 0 --engines lsm-core,lsm-core:deferred_sync=false,rocksdb --disable_wal --noaa",
+    ),
+];
+
+/// 600 MB a workload: at 20 MiB/s a cell still takes minutes.
+const HANDOFF_SLOW: &[(&str, &str)] = &[
+    (
+        "8k-log",
+        "fillrandom --value_size 8000 --num 75000 --writes 18750 --threads 4 --bloom_bits 10 --rounds 1 --warmup 0 \
+         --engines lsm-core,lsm-core:deferred_sync=false,rocksdb",
+    ),
+    (
+        "8k-log-open",
+        "fillrandom --value_size 8000 --num 75000 --writes 18750 --threads 4 --bloom_bits 10 --rounds 1 --warmup 0 \
+         --engines lsm-core,lsm-core:deferred_sync=false,rocksdb --noaa",
+    ),
+    (
+        "8k-nolog",
+        "fillrandom --value_size 8000 --num 75000 --writes 18750 --threads 4 --bloom_bits 10 --rounds 1 --warmup 0 \
+         --engines lsm-core,lsm-core:deferred_sync=false,rocksdb --disable_wal",
+    ),
+    (
+        "1k-log",
+        "fillrandom --value_size 1000 --num 600000 --writes 150000 --threads 4 --bloom_bits 10 --rounds 1 --warmup 0 \
+         --engines lsm-core,lsm-core:deferred_sync=false,rocksdb --noaa",
+    ),
 ];
 
 /// 16-byte keys and a filter of 10 bits everywhere. With 4 threads, each cell of 1 KB and 8 KB values
@@ -151,8 +235,8 @@ pub(crate) fn run(name: &str, words: &[String], config: &Config) -> Result<()> {
             continue;
         }
         eprintln!("{name}: {cell} ({}/{}): {line}", at + 1, suite.cells.len());
+        let report = run_cell(&dir, cell, line, &words).with_context(|| format!("cell {cell}"))?;
         let config = cell_config(line, &words)?;
-        let report = compare(&config).with_context(|| format!("cell {cell}"))?;
         replace(&dir.join(format!("{cell}.json")), &serde_json::to_vec(&report)?)?;
         print!("== {cell}: {line}\n{}\n", report::table(&report, &config.engines));
         if let Some(plots) = &config.plot {
@@ -165,8 +249,24 @@ pub(crate) fn run(name: &str, words: &[String], config: &Config) -> Result<()> {
     if let Some(path) = &config.json {
         replace(path, &serde_json::to_vec(&whole)?)?;
     }
+    replace(&dir.join("table.md"), markdown::writes(&whole).as_bytes())?;
     print!("{}", summary(&whole));
     Ok(())
+}
+
+fn run_cell(dir: &Path, cell: &str, line: &str, words: &[String]) -> Result<Report> {
+    let mut config = cell_config(line, words)?;
+    let Some(closed) = cell.strip_suffix(OPEN) else { return compare(&config) };
+    let rates = auto_rates(&load_report(dir, closed)?.runs);
+    // Only the suite knows these rates; the flag alone would ask for a warm-up that finds them.
+    config.rate = Rate::Auto;
+    compare_at(&config, rates)
+}
+
+fn load_report(dir: &Path, cell: &str) -> Result<Report> {
+    let path = dir.join(format!("{cell}.json"));
+    let text = std::fs::read(&path).with_context(|| format!("{}", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))
 }
 
 fn find(name: &str) -> Result<&'static Suite> {
@@ -237,10 +337,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 fn whole_report(suite: &Suite, dir: &Path) -> Result<Report> {
     let mut whole = Report::default();
     for (cell, _) in suite.cells {
-        let path = dir.join(format!("{cell}.json"));
-        let text = std::fs::read(&path).with_context(|| format!("{}", path.display()))?;
-        let mut report: Report =
-            serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))?;
+        let mut report = load_report(dir, cell)?;
         let name = |workload: &mut String| *workload = format!("{cell}/{workload}");
         report.runs.iter_mut().chain(&mut report.aa_runs).for_each(|run| name(&mut run.workload));
         report.ratios.iter_mut().for_each(|ratio| name(&mut ratio.workload));
@@ -292,6 +389,13 @@ mod tests {
             names.sort();
             names.dedup();
             assert_eq!(names.len(), suite.cells.len(), "cells of one name in {}", suite.name);
+            for (at, (cell, line)) in suite.cells.iter().enumerate() {
+                let Some(closed) = cell.strip_suffix(OPEN) else { continue };
+                let earlier = suite.cells[..at].iter().find(|(name, _)| *name == closed);
+                let (_, closed) = earlier.unwrap_or_else(|| panic!("{cell} has no closed loop before it"));
+                let without_aa = line.replace(" --noaa", "");
+                assert_eq!(&without_aa, closed, "{cell} is another workload than its closed loop");
+            }
         }
         assert!(find("nothing").is_err());
     }
@@ -316,6 +420,22 @@ mod tests {
                 assert!(names.iter().any(|name| name == workload), "{workload} with {value_size} bytes");
             }
         }
+    }
+
+    #[test]
+    fn an_open_cell_takes_its_rate_from_the_closed_one() {
+        let dir = TempDir::new().unwrap();
+        let run = crate::result::Run {
+            engine: "null".into(),
+            workload: "overwrite".into(),
+            ops_per_sec: 20_000.0,
+            ..crate::result::Run::default()
+        };
+        let report = Report { runs: vec![run], ..Report::default() };
+        replace(&dir.path().join("x.json"), &serde_json::to_vec(&report).unwrap()).unwrap();
+        let rates = auto_rates(&load_report(dir.path(), "x").unwrap().runs);
+        assert_eq!(rates["overwrite"], 19_000.0);
+        assert!(run_cell(dir.path(), "y-open", "overwrite --engines null", &[]).is_err(), "no cell y");
     }
 
     #[test]

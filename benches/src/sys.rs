@@ -1,7 +1,7 @@
 //! The few calls to the system that std does not have.
 
-/// CPU seconds, user and system, that this process has used.
-pub(crate) fn cpu_seconds() -> f64 {
+/// CPU seconds that this process has used: those of its own code, and those of the kernel for it.
+pub(crate) fn cpu_seconds() -> (f64, f64) {
     // SAFETY: zeroes are a valid rusage, and the call writes only that structure.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -9,7 +9,14 @@ pub(crate) fn cpu_seconds() -> f64 {
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    (seconds(usage.ru_utime), seconds(usage.ru_stime))
+}
+
+/// Ticks a second in the kernel's texts about CPU time.
+pub(crate) fn ticks_per_second() -> f64 {
+    // SAFETY: reads a constant of the system; no memory is involved.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    if ticks > 0 { ticks as f64 } else { 100.0 }
 }
 
 /// Asks the kernel to kill this process when its parent dies, so that no run goes on unseen.

@@ -27,6 +27,7 @@ use crate::compaction::plan::Plan;
 use crate::compaction::{job, picker};
 use crate::engine::Engine;
 use crate::handoff::{Handoff, Redo, Reserved};
+use crate::metrics::Counter;
 use crate::tree::{Buffer, Tree, TreeState};
 use crate::{Error, ErrorKind, Result, flush};
 
@@ -354,6 +355,9 @@ pub(crate) fn reserve(engine: &Engine, plan: &Plan) -> Result<Option<Reserved>> 
     }
     let max = engine.options.load().retained_bytes_max;
     let reserved = engine.handoff.retained.try_reserve(plan.input_bytes(), max);
+    if reserved.is_none() {
+        engine.metrics.add(Counter::RetentionRefusals, 1);
+    }
     reserved.map(Some).ok_or_else(|| Error::new(ErrorKind::Busy, "too much waits to become durable"))
 }
 

@@ -24,6 +24,7 @@ use crate::engine::Engine;
 use crate::handoff::Source;
 use crate::invariants::check_installed;
 use crate::key::user_key;
+use crate::metrics::Counter;
 use crate::range_del::fragments::{Covering, needed};
 use crate::tree::{Buffer, Tree, TreeView};
 use crate::version::set::Install;
@@ -43,7 +44,8 @@ pub(crate) fn run(engine: &Arc<Engine>, tree: &Arc<Tree>, buffer: &Arc<Buffer>) 
     let written = write_table(engine, tree, buffer, None);
     match Written::watched(written, &watch, engine) {
         Ok(written) => {
-            engine.handoff.when_written(engine, "a flush", written, move |e, w| done.install(e, w))
+            let waited = Counter::FlushSyncNs;
+            engine.handoff.when_written(engine, "a flush", waited, written, move |e, w| done.install(e, w))
         }
         Err(error) => done.install(engine, Err(error)),
     }

@@ -84,6 +84,14 @@ counters! {
     FlushBytes = flush_bytes,
     /// Nanoseconds spent flushing.
     FlushNs = flush_ns,
+    /// Nanoseconds that flushes waited for the disk to sync their tables; none with deferred sync.
+    FlushSyncNs = flush_sync_ns,
+    /// Nanoseconds that compactions waited for it; none with deferred sync.
+    CompactionSyncNs = compaction_sync_ns,
+    /// Nanoseconds that flushes and compactions waited for the limiter before they began a table.
+    LimiterWaitNs = limiter_wait_ns,
+    /// Compactions that were not begun because too much waited to become durable, look by look.
+    RetentionRefusals = retention_refusals,
     /// Tables whose sync failed after they were live.
     TableSyncFailures = table_sync_failures,
     /// Those that were made again from what they were made of.

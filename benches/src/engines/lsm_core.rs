@@ -2,11 +2,12 @@
 
 use crate::config::{Compression, EngineOptions};
 use crate::engine::{
-    BatchEntry, EngineStats, KvCursor, KvEngine, Pending, StallCause, WriteOpts, keyspace_name,
+    Background, BatchEntry, EngineStats, KvCursor, KvEngine, Pending, StallCause, WriteOpts, keyspace_name,
 };
 use anyhow::{Result, bail};
 use dialsm_core::{Db, DbIterator, Options, ReadOptions, WriteBatch, WriteOptions, options};
 use dialsm_io::OsEnv;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 struct LsmCore {
@@ -16,12 +17,19 @@ struct LsmCore {
 }
 
 /// Opens a database.
-pub(super) fn open(dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
+pub(super) fn open(dir: &Path, options: &EngineOptions, own: &[(&str, &str)]) -> Result<Box<dyn KvEngine>> {
     // Not `for_machine`: an application that sets nothing does not call it either.
-    let options = if options.own_defaults { Options::default() } else { settings(options)? };
+    let mut options = if options.own_defaults { Options::default() } else { settings(options)? };
+    own.iter().try_for_each(|(name, value)| options.set(name, value))?;
     let text = options.to_text().lines().collect::<Vec<_>>().join(" ");
     let db = Db::open(OsEnv::new(), dir, options)?;
     Ok(Box::new(LsmCore { db, read: ReadOptions::default(), text }))
+}
+
+/// Whether there are options of these names that can have these values.
+pub(super) fn check(own: &[(&str, &str)]) -> Result<()> {
+    let mut options = Options::default();
+    Ok(own.iter().try_for_each(|(name, value)| options.set(name, value))?)
 }
 
 fn settings(options: &EngineOptions) -> Result<Options> {
@@ -60,6 +68,32 @@ fn write_options(opts: WriteOpts) -> WriteOptions {
 impl LsmCore {
     fn number(&self, name: &str) -> u64 {
         self.db.property(name).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    /// What flushes and compactions took. Writing never makes them wait, so what they wait for is syncs.
+    fn background(&self) -> Background {
+        let metrics = self.db.metrics();
+        let seconds = |ns: u64| Some(ns as f64 / 1e9);
+        Background {
+            flush_seconds: seconds(metrics.counters.flush_ns),
+            flush_sync_seconds: seconds(metrics.counters.flush_sync_ns),
+            compaction_seconds: seconds(metrics.levels.iter().map(|level| level.compaction_ns).sum()),
+            compaction_sync_seconds: seconds(metrics.counters.compaction_sync_ns),
+            limiter_wait_seconds: seconds(metrics.counters.limiter_wait_ns),
+            ..Background::default()
+        }
+    }
+
+    /// All that it counts, by its own names; those of the hand-off begin with `handoff_`.
+    fn counters(&self) -> BTreeMap<String, f64> {
+        let counted = self.db.metrics().counters.entries().into_iter();
+        let mut all: BTreeMap<String, f64> =
+            counted.map(|(name, value)| (name.to_owned(), value as f64)).collect();
+        let handoff = self.db.property("dialsm.handoff").unwrap_or_default();
+        for (name, value) in handoff.lines().filter_map(|line| line.split_once(' ')) {
+            all.extend(value.parse().ok().map(|value: f64| (format!("handoff_{name}"), value)));
+        }
+        all
     }
 }
 
@@ -138,6 +172,8 @@ impl KvEngine for LsmCore {
             stall_seconds: Some(report.all.total_ns as f64 / 1e9),
             by_cause: by_cause.collect(),
             redirected: Some(0),
+            background: self.background(),
+            counters: self.counters(),
         })
     }
 

@@ -8,10 +8,12 @@ mod rocksdb;
 #[allow(unsafe_code)] // Calls through the C interface.
 mod rocksdb_ffi;
 mod rocksdb_stats;
+mod spec;
 
 use crate::config::EngineOptions;
 use crate::engine::KvEngine;
 use anyhow::{Result, bail};
+use spec::Spec;
 use std::path::Path;
 
 const BUILT: &[&str] = &[
@@ -27,17 +29,30 @@ pub(crate) fn built() -> &'static [&'static str] {
     BUILT
 }
 
-/// Whether this build has an engine of that name.
-pub(crate) fn is_built(name: &str) -> bool {
-    BUILT.contains(&name)
+/// Checks a word of `--engines`, as far as no engine has to be opened for it.
+///
+/// # Errors
+/// This build has no engine of that name, or the engine no option that the word names.
+pub(crate) fn check(word: &str) -> Result<()> {
+    let spec = Spec::parse(word)?;
+    if !BUILT.contains(&spec.engine) {
+        bail!("unknown engine '{}' (this build has {})", spec.engine, built().join(", "));
+    }
+    match spec.engine {
+        "lsm-core" => lsm_core::check(&spec.settings),
+        // Its library reads them, when it opens.
+        "rocksdb" => Ok(()),
+        _ => spec.refuse_settings(),
+    }
 }
 
 /// Says what is missing on this machine for an engine, before a run is begun.
 ///
 /// # Errors
 /// The engine cannot be opened here.
-pub(crate) fn probe(name: &str, options: &EngineOptions) -> Result<()> {
-    if name == "rocksdb" { rocksdb::probe(options) } else { Ok(()) }
+pub(crate) fn probe(word: &str, options: &EngineOptions) -> Result<()> {
+    let spec = Spec::parse(word)?;
+    if spec.engine == "rocksdb" { rocksdb::probe(options, &spec.settings) } else { Ok(()) }
 }
 
 /// Opens an engine on `dir` with all the keyspaces that [`KvEngine::create_keyspaces`] made there.
@@ -45,27 +60,29 @@ pub(crate) fn probe(name: &str, options: &EngineOptions) -> Result<()> {
 /// # Errors
 /// As [`open`].
 pub(crate) fn open_with_keyspaces(
-    name: &str,
+    word: &str,
     dir: &Path,
     options: &EngineOptions,
     keyspaces: u32,
 ) -> Result<Box<dyn KvEngine>> {
-    match name {
+    let spec = Spec::parse(word)?;
+    match spec.engine {
         // Its interface wants them named.
-        "rocksdb" => rocksdb::open(dir, options, keyspaces),
-        _ => open(name, dir, options),
+        "rocksdb" => rocksdb::open(dir, options, &spec.settings, keyspaces),
+        _ => open(word, dir, options),
     }
 }
 
-/// Opens an engine on `dir`, which it makes if it is missing.
+/// Opens an engine, a word of `--engines`, on `dir`, which it makes if it is missing.
 ///
 /// # Errors
 /// The engine's own, or options that it does not have.
-pub(crate) fn open(name: &str, dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
-    match name {
-        "lsm-core" => lsm_core::open(dir, options),
+pub(crate) fn open(word: &str, dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
+    let spec = Spec::parse(word)?;
+    match spec.engine {
+        "lsm-core" => lsm_core::open(dir, options, &spec.settings),
         "null" => Ok(Box::new(null::NullEngine)),
-        "rocksdb" => rocksdb::open(dir, options, 0),
+        "rocksdb" => rocksdb::open(dir, options, &spec.settings, 0),
         #[cfg(feature = "fjall")]
         "fjall" => fjall::open(dir, options),
         other => bail!("engine '{other}' is not in this build"),

@@ -4,7 +4,7 @@
 //! multi-gets are one call, writes are pipelined as in db_bench, the block cache is the lock-free one
 //! where the release has it, and there is no Statistics object.
 
-use super::rocksdb_ffi::{Api, Batch, Database, Iter, Settings};
+use super::rocksdb_ffi::{Api, Batch, Database, Iter, Settings, check_own};
 use super::rocksdb_stats;
 use crate::config::{Compression, EngineOptions};
 use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, WriteOpts, keyspace_name};
@@ -16,12 +16,14 @@ const LIBRARY_VARIABLE: &str = "DIALSM_ROCKSDB_LIB";
 
 struct RocksDb {
     db: Database,
+    dir: PathBuf,
     text: String,
 }
 
-/// Finds and loads the library, so that its absence is known before a run.
-pub(super) fn probe(options: &EngineOptions) -> Result<()> {
-    library(options).map(|_| ())
+/// Finds and loads the library and has it read its own options, so that what is missing is known before a
+/// run.
+pub(super) fn probe(options: &EngineOptions, own: &[(&str, &str)]) -> Result<()> {
+    check_own(library(options)?.0, own)
 }
 
 /// The library a flag or the environment names, else the newest that the system finds.
@@ -84,11 +86,17 @@ fn settings(options: &EngineOptions, api: &Api) -> Result<Settings> {
 }
 
 /// Opens a database, with the first so many of the keyspaces (its column families) made in it.
-pub(super) fn open(dir: &Path, options: &EngineOptions, keyspaces: u32) -> Result<Box<dyn KvEngine>> {
+/// What `own` names is set last.
+pub(super) fn open(
+    dir: &Path,
+    options: &EngineOptions,
+    own: &[(&str, &str)],
+    keyspaces: u32,
+) -> Result<Box<dyn KvEngine>> {
     let (api, path) = library(options)?;
     let settings = if options.own_defaults { None } else { Some(settings(options, api)?) };
-    let db =
-        Database::open(api, dir, settings.as_ref(), &(0..keyspaces).map(keyspace_name).collect::<Vec<_>>())?;
+    let families: Vec<String> = (0..keyspaces).map(keyspace_name).collect();
+    let db = Database::open(api, dir, settings.as_ref(), own, &families)?;
     let table = settings.as_ref().map_or_else(
         || "table=default".to_owned(),
         |s| {
@@ -99,16 +107,22 @@ pub(super) fn open(dir: &Path, options: &EngineOptions, keyspaces: u32) -> Resul
             )
         },
     );
-    let text = format!("library={} release={} {} {table}", path.display(), release(dir), db.options_text());
-    Ok(Box::new(RocksDb { db, text }))
+    let own: String = own.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+    let text =
+        format!("library={} release={} {} {table}{own}", path.display(), release(dir), db.options_text());
+    Ok(Box::new(RocksDb { db, dir: dir.to_owned(), text }))
 }
 
 /// The release, which the interface does not tell but the first line of the database's LOG does.
 fn release(dir: &Path) -> String {
-    let log = std::fs::read(dir.join("LOG")).unwrap_or_default();
-    let log = String::from_utf8_lossy(&log);
+    let log = text_log(dir);
     let first = log.lines().find_map(|line| line.split_once("RocksDB version: "));
     first.map_or_else(|| "unknown".to_owned(), |(_, release)| release.trim().to_owned())
+}
+
+/// What it writes about itself.
+fn text_log(dir: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(dir.join("LOG")).unwrap_or_default()).into_owned()
 }
 
 /// Properties that are above 0 while background work runs or is due.
@@ -173,7 +187,9 @@ impl KvEngine for RocksDb {
 
     fn stats(&self) -> Result<EngineStats> {
         let column_family = self.db.text(c"rocksdb.cfstats-no-file-histogram");
-        Ok(rocksdb_stats::parse(&column_family, &self.db.text(c"rocksdb.dbstats")))
+        let background = rocksdb_stats::background(&text_log(&self.dir));
+        let stats = rocksdb_stats::parse(&column_family, &self.db.text(c"rocksdb.dbstats"));
+        Ok(EngineStats { background, ..stats })
     }
 
     fn options_text(&self) -> String {

@@ -78,6 +78,7 @@ api! {
     options_get_enable_pipelined_write(Handle) -> c_uchar;
     options_set_level_compaction_dynamic_level_bytes(Handle, c_uchar);
     options_get_level_compaction_dynamic_level_bytes(Handle) -> c_uchar;
+    get_options_from_string(Handle, Chars, Handle, ErrorOut);
     options_set_block_based_table_factory(Handle, Handle);
     block_based_options_create() -> Handle;
     block_based_options_destroy(Handle);
@@ -203,6 +204,22 @@ impl Options {
         options
     }
 
+    /// The same, but for what `own` names, as in the library's OPTIONS files.
+    fn with_own(self, own: &[(&str, &str)]) -> Result<Options> {
+        if own.is_empty() {
+            return Ok(self);
+        }
+        let (api, mut error) = (self.api, null_mut());
+        let text: Vec<String> = own.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let text = CString::new(text.join(";"))?;
+        // SAFETY: a plain constructor.
+        let changed = Options { api, raw: unsafe { (api.options_create)() } };
+        // SAFETY: two live handles, of which the second is changed, and a string that lives through the call.
+        unsafe { (api.get_options_from_string)(self.raw, text.as_ptr(), changed.raw, &mut error) };
+        api.check(error)?;
+        Ok(changed)
+    }
+
     fn set(&self, settings: &Settings) {
         let (api, raw) = (self.api, self.raw);
         let [trigger, slowdown, stop] = settings.level0_triggers;
@@ -285,6 +302,14 @@ impl Options {
     }
 }
 
+/// Whether the library knows the options of `own` and takes their values.
+///
+/// # Errors
+/// It says why not.
+pub(super) fn check_own(api: &'static Api, own: &[(&str, &str)]) -> Result<()> {
+    Options::new(api, None).with_own(own).map(|_| ())
+}
+
 impl Drop for Options {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed here only.
@@ -318,15 +343,17 @@ fn chars(bytes: &[u8]) -> Chars {
 }
 
 impl Database {
-    /// Opens or makes the database in `dir`, with the column families named beside the default one.
+    /// Opens or makes the database in `dir`, with the column families named beside the default one; what
+    /// `own` names is set after `settings`.
     pub(super) fn open(
         api: &'static Api,
         dir: &Path,
         settings: Option<&Settings>,
+        own: &[(&str, &str)],
         others: &[String],
     ) -> Result<Database> {
         use std::os::unix::ffi::OsStrExt;
-        let options = Options::new(api, settings);
+        let options = Options::new(api, settings).with_own(own)?;
         let path = CString::new(dir.as_os_str().as_bytes())?;
         let others = others.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<Chars> =

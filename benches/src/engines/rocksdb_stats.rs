@@ -1,4 +1,5 @@
-//! Reads RocksDB's own count of stalls out of the texts of its properties.
+//! Reads RocksDB's own count of stalls out of the texts of its properties, and what its compactions took out
+//! of its LOG.
 //!
 //! Two wordings are known, that of 7.x and that of 8.x and later:
 //! ```text
@@ -8,8 +9,15 @@
 //! ```
 //! RocksDB counts how often it entered or renewed a condition, and the seconds writers spent in all
 //! of them together; it keeps no seconds by cause. A text that says neither gives nothing.
+//!
+//! The end of each compaction is a line of the LOG. With the option `report_bg_io_stats` it says what writing
+//! and syncing took:
+//! ```text
+//!   ... {"event": "compaction_finished", "compaction_time_micros": 12, ..., "file_write_nanos": 5,
+//!        "file_range_sync_nanos": 0, "file_fsync_nanos": 7, "file_prepare_write_nanos": 1}
+//! ```
 
-use crate::engine::{EngineStats, StallCause};
+use crate::engine::{Background, EngineStats, StallCause};
 
 /// Our name of a cause, RocksDB 7's, RocksDB 8's.
 const CAUSES: &[(&str, &str, &str)] = &[
@@ -61,6 +69,28 @@ fn cumulative_seconds(text: &str) -> Option<f64> {
     Some(seconds)
 }
 
+/// What the compactions of a LOG took.
+pub(super) fn background(log: &str) -> Background {
+    let finished = || log.lines().filter(|line| line.contains("\"event\": \"compaction_finished\""));
+    let sum = |names: &[&str]| {
+        let numbers = finished().flat_map(|line| names.iter().filter_map(move |name| number_of(line, name)));
+        numbers.map(|number| number as f64).reduce(|a, b| a + b)
+    };
+    let nanos = |names: &[&str]| sum(names).map(|sum| sum / 1e9);
+    Background {
+        compaction_seconds: sum(&["compaction_time_micros"]).map(|sum| sum / 1e6),
+        compaction_write_seconds: nanos(&["file_write_nanos", "file_prepare_write_nanos"]),
+        compaction_sync_seconds: nanos(&["file_fsync_nanos", "file_range_sync_nanos"]),
+        ..Background::default()
+    }
+}
+
+/// The number behind a name in a line of JSON.
+fn number_of(line: &str, name: &str) -> Option<u64> {
+    let (_, rest) = line.split_once(&format!("\"{name}\": "))?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +113,23 @@ mod tests {
             assert_eq!(stats.by_cause["l0_slowdown"].count, Some(3));
             assert_eq!(stats.stall_seconds, Some(3723.25));
         }
+    }
+
+    #[test]
+    fn compactions_are_added_up() {
+        let plain = "x {\"event\": \"compaction_finished\", \"compaction_time_micros\": 1500000, \"files\": [1]}\n\
+                     y {\"event\": \"flush_finished\", \"compaction_time_micros\": 7}\n";
+        let seconds = background(plain);
+        assert_eq!((seconds.compaction_seconds, seconds.compaction_sync_seconds), (Some(1.5), None));
+        let full = "{\"event\": \"compaction_finished\", \"compaction_time_micros\": 500000, \
+                    \"file_write_nanos\": 250000000, \"file_range_sync_nanos\": 1000000000, \
+                    \"file_fsync_nanos\": 500000000, \"file_prepare_write_nanos\": 250000000}\n";
+        let seconds = background(&format!("{plain}{full}"));
+        assert_eq!(seconds.compaction_seconds, Some(2.0));
+        assert_eq!(seconds.compaction_write_seconds, Some(0.5));
+        assert_eq!(seconds.compaction_sync_seconds, Some(1.5));
+        assert_eq!(seconds.io_share(), Some(1.0));
+        assert_eq!(background("nothing").io_share(), None);
     }
 
     #[test]

@@ -67,7 +67,8 @@ pub(crate) fn run(
             if wait && engine.handoff.is_deferred(engine) {
                 written.wait_written(engine);
             }
-            engine.handoff.when_written(engine, "a compaction", written, move |e, w| done.install(e, w))
+            let (what, waited) = ("a compaction", Counter::CompactionSyncNs);
+            engine.handoff.when_written(engine, what, waited, written, move |e, w| done.install(e, w))
         }
         Err(error) => done.install(engine, Err(error)),
     }

@@ -208,19 +208,23 @@ impl Handoff {
         if !self.is_deferred(engine) {
             return Ok(None);
         }
-        loop {
+        let since = engine.env.now();
+        let permit = loop {
             let deadline = engine.env.now() + LIMITER_LOOK;
             match self.limiter.acquire(priority, bytes, Some(deadline)) {
-                Ok(permit) => return Ok(Some(permit)),
+                Ok(permit) => break permit,
                 Err(error) if error.kind() == ErrorKind::TimedOut => meanwhile()?,
                 Err(error) if error.kind() == ErrorKind::Closed => return Err(cancelled()),
                 Err(error) => return Err(error),
             }
-        }
+        };
+        engine.metrics.add(Counter::LimiterWaitNs, engine.env.now() - since);
+        Ok(Some(permit))
     }
 
     /// Goes on with `then` when readers may use all that was written: at once on this thread if they
-    /// may, else on the reaper's. With deferred sync off it is made durable first, here.
+    /// may, else on the reaper's. With deferred sync off it is made durable first, here; `waited` counts
+    /// the time.
     ///
     /// # Errors
     /// Those of `then`, and of the sync; those met later are latched by the reaper.
@@ -228,11 +232,15 @@ impl Handoff {
         &self,
         engine: &Arc<Engine>,
         what: &'static str,
+        waited: Counter,
         written: Written,
         then: impl FnOnce(&Arc<Engine>, Result<Written>) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         if !self.is_deferred(engine) {
-            return match written.sync_here(engine) {
+            let since = engine.env.now();
+            let synced = written.sync_here(engine);
+            engine.metrics.add(waited, engine.env.now() - since);
+            return match synced {
                 Ok(()) => then(engine, Ok(written)),
                 Err(error) => {
                     // A write that failed may be tried again, a sync never.

@@ -36,7 +36,10 @@ impl Redo {
     pub(crate) fn run(self, engine: &Arc<Engine>) {
         match self.write(engine) {
             Ok(written) => {
-                let installed = engine.handoff.when_written(engine, WHAT, written, |e, w| self.swap(e, w));
+                // With deferred sync off there is none of it.
+                let waited = Counter::CompactionSyncNs;
+                let swap = |e: &Arc<Engine>, w: Result<Written>| self.swap(e, w);
+                let installed = engine.handoff.when_written(engine, WHAT, waited, written, swap);
                 note(engine, WHAT, installed);
             }
             Err(error) => note(engine, WHAT, self.failed(engine, error)),
