@@ -20,8 +20,9 @@ use parking_lot::Mutex;
 
 use super::book::{Book, fold};
 use super::cut::{Cut, Judge};
+use super::durable::Watched;
 use super::profile::Profile;
-use super::tap::Tap;
+use super::tap::{Listener, Tap};
 use super::user::{Habits, User};
 use super::workload::Model;
 
@@ -157,7 +158,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(env: &Arc<SimEnv>, fs: Arc<SimFs>, base: Model, recording: bool) -> Machine {
+    fn new(env: &Arc<SimEnv>, fs: Arc<SimFs>, base: Model, recording: bool, watched: bool) -> Machine {
         let inner: Arc<dyn Fs> = fs.clone();
         let faults = FaultFs::new(inner);
         let clock = env.clone();
@@ -165,7 +166,9 @@ impl Machine {
         let disk = fs.clone();
         faults.set_on_failed_sync(Arc::new(move |path| disk.fail_writeback(path)));
         let book = Arc::new(Book::new(recording));
-        let seen: Arc<dyn Fs> = Tap::new(faults.clone(), Path::new(DIR), book.clone());
+        let listener: Arc<dyn Listener> =
+            if watched { Watched::new(book.clone(), fs.clone(), DIR.into()) } else { book.clone() };
+        let seen: Arc<dyn Fs> = Tap::new(faults.clone(), Path::new(DIR), listener);
         Machine { env: env.on_fs(fs.clone(), seen), fs, faults, book, base: Arc::new(base) }
     }
 }
@@ -176,7 +179,10 @@ impl Run<'_> {
     }
 
     fn generations(&mut self) {
-        let mut machine = Machine::new(&self.env, self.env.sim_fs().clone(), Model::new(), self.recording);
+        // What is broken on purpose is to be found by what it loses.
+        let watched = self.profile.options.break_on_purpose.is_none();
+        let disk = self.env.sim_fs().clone();
+        let mut machine = Machine::new(&self.env, disk, Model::new(), self.recording, watched);
         for generation in 1..=self.profile.generations {
             let cuts = self.drive(&machine, generation);
             let found = machine.book.take_violations();
@@ -205,7 +211,7 @@ impl Run<'_> {
             }
             self.outcome.digest = fold(self.outcome.digest, &[machine.book.digest()]);
             let (Some(image), Some(state)) = (next, state) else { return };
-            machine = Machine::new(&self.env, image, state, self.recording);
+            machine = Machine::new(&self.env, image, state, self.recording, watched);
         }
     }
 
