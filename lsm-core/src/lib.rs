@@ -38,6 +38,7 @@ pub mod filename;
 mod flush;
 pub mod format;
 mod gate;
+mod handoff;
 mod invariants;
 pub mod iterator;
 pub mod key;

@@ -13,9 +13,10 @@ use parking_lot::Mutex;
 
 use super::call::OpKind;
 use super::ticket::{DoneTicket, run_now};
-use super::{Access, Advice, File, FileLock, Fs, LockMode, Op, Ticket};
+use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, Op, OpenOptions, Ticket};
 use crate::env::Nanos;
 use crate::error::{Error, Result};
+use crate::ring::BUF_ALIGN;
 
 /// What a rule does to a call that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +145,10 @@ impl FaultFs {
     fn name_op<T>(&self, op: OpKind, path: &Path, call: impl FnOnce() -> Result<T>) -> Result<T> {
         self.faults.wrap(op, [Some(path), None], path, call)
     }
+
+    fn wrap_file(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(FaultFile { inner, faults: Arc::clone(&self.faults) })
+    }
 }
 
 impl Faults {
@@ -201,12 +206,22 @@ fn injected(op: OpKind, errno: i32, path: &Path) -> Error {
 impl Fs for FaultFs {
     fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
         let file = self.name_op(OpKind::Create, path, || self.inner.create(path))?;
-        Ok(Arc::new(FaultFile { inner: file, faults: Arc::clone(&self.faults) }))
+        Ok(self.wrap_file(file))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn File>> {
         let file = self.name_op(OpKind::Open, path, || self.inner.open(path, access))?;
-        Ok(Arc::new(FaultFile { inner: file, faults: Arc::clone(&self.faults) }))
+        Ok(self.wrap_file(file))
+    }
+
+    fn create_with(&self, path: &Path, options: CreateOptions) -> Result<Arc<dyn File>> {
+        let file = self.name_op(OpKind::Create, path, || self.inner.create_with(path, options))?;
+        Ok(self.wrap_file(file))
+    }
+
+    fn open_with(&self, path: &Path, access: Access, options: OpenOptions) -> Result<Arc<dyn File>> {
+        let file = self.name_op(OpKind::Open, path, || self.inner.open_with(path, access, options))?;
+        Ok(self.wrap_file(file))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -289,6 +304,10 @@ impl FaultFile {
             }
             Some(Fault::Errno(errno)) => (0, errno),
             Some(Fault::ErrnoAfter(errno)) => (buf.len(), errno),
+            // Past the page cache a write is torn between blocks only.
+            Some(Fault::TornWrite(bytes, errno)) if self.inner.is_direct() => {
+                (bytes.min(buf.len()) / BUF_ALIGN * BUF_ALIGN, errno)
+            }
             Some(Fault::TornWrite(bytes, errno)) => (bytes.min(buf.len()), errno),
         };
         if written > 0 {
@@ -333,6 +352,10 @@ impl File for FaultFile {
 
     fn advise(&self, advice: Advice) {
         self.inner.advise(advice);
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
     }
 
     fn submit(&self, op: Op) -> Box<dyn Ticket> {

@@ -1,0 +1,221 @@
+//! H22, H28: failures of the manifest, rolling it over, and flushes that settle together.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dialsm_core::{CompactRangeOptions, Db, ErrorKind, FlushOptions, Options, WriteOptions};
+use dialsm_io::{CrashPolicy, Fault, Fs, OpKind, Rule, SimFs};
+use parking_lot::Mutex;
+
+use crate::bench::{
+    Bench, CUTS, EIO, ENOSPC, Model, SECOND, batch_in, by_hand, contents, files_at, get, get_in, is,
+    live_files, synced,
+};
+
+/// One segment only, so that no record of the manifest is written but those of the test.
+fn one_segment() -> Options {
+    Options { log_segment_bytes: 4 << 20, ..by_hand() }
+}
+
+fn compact(db: &Db) -> dialsm_core::Result<()> {
+    db.compact_range(&CompactRangeOptions::default(), None, None)
+}
+
+/// Three overlapping tables, all durable.
+fn fill(db: &Db) -> Model {
+    for round in 0..3u8 {
+        for i in 0..20u8 {
+            db.put(&synced(), &[i * 3 + round, i], &[round; 200]).expect("put");
+        }
+        db.flush().expect("flush");
+    }
+    db.wait_until_idle().expect("idle");
+    assert_eq!(files_at(db, 0), 3);
+    contents(db)
+}
+
+fn assert_after_cuts(bench: &Bench, options: &Options, model: &Model, when: &str) {
+    for policy in CUTS {
+        let db = bench.cut(policy).open(options);
+        db.verify(&mut |_, _| {}).expect("verify");
+        assert!(contents(&db) == *model, "{when}: {policy:?}");
+    }
+}
+
+/// A full disk tears the edit of a compaction: nothing may be appended behind the tear, where replay
+/// would not find it, and the inputs stay until a fresh manifest is durable.
+#[test]
+fn h22_nothing_is_appended_behind_a_torn_edit() {
+    for bytes in [0, 1, 9, 40] {
+        Bench::run(|bench| {
+            let options = one_segment();
+            let db = bench.open(&options);
+            let mut model = fill(&db);
+            let torn = bench.names("MANIFEST");
+            bench.faults.add(Rule::nth(OpKind::Write, 1, Fault::TornWrite(bytes, ENOSPC)).on("MANIFEST"));
+            assert_eq!(compact(&db).expect_err("no space").kind(), ErrorKind::NoSpace);
+            assert_eq!(bench.faults.injected(), 1);
+            assert_after_cuts(bench, &options, &model, "after the tear");
+            bench.sleep(2 * SECOND);
+            db.put(&synced(), b"later", b"v").expect("space is back");
+            model.insert(b"later".to_vec(), b"v".to_vec());
+            db.flush().expect("flush");
+            db.wait_until_idle().expect("idle");
+            assert_ne!(bench.names("MANIFEST"), torn, "the torn file is in use");
+            assert_after_cuts(bench, &options, &model, "on the fresh one");
+            compact(&db).expect("compact");
+            bench.tidy(&db);
+            assert_eq!(
+                bench.names(".sst").len() as u64,
+                live_files(&db),
+                "inputs and outputs of before are gone"
+            );
+            assert_after_cuts(bench, &options, &model, "at the end");
+        });
+    }
+}
+
+/// Whether the edit is durable is unknown after its sync has failed: inputs and outputs stay, and the file
+/// is never written again.
+#[test]
+fn h22_a_failed_sync_of_the_manifest_keeps_inputs_and_outputs() {
+    for fault in [Fault::Errno(EIO), Fault::ErrnoAfter(EIO)] {
+        Bench::run(|bench| {
+            let options = one_segment();
+            let db = bench.open(&options);
+            let model = fill(&db);
+            let inputs = bench.names(".sst");
+            let manifest = bench.names("MANIFEST")[0].clone();
+            bench.faults.add(Rule::nth(OpKind::Sync, 1, fault).on("MANIFEST"));
+            bench.disk().set_tracing(true);
+            assert_eq!(compact(&db).expect_err("no sync").kind(), ErrorKind::Io);
+            let at_failure = bench.disk().trace().len();
+            let tables = bench.names(".sst");
+            assert!(
+                tables.len() > inputs.len() && inputs.iter().all(|name| tables.contains(name)),
+                "{tables:?}"
+            );
+            assert_after_cuts(bench, &options, &model, "after the failure");
+            bench.sleep(2 * SECOND);
+            // May be refused: it is not known what the disk holds.
+            let _ = db.put(&synced(), b"later", b"v");
+            let model = contents(&db);
+            assert_after_cuts(bench, &options, &model, "later");
+            let _ = db.close();
+            let trace = bench.disk().trace().split_off(at_failure);
+            let again = trace.iter().find(|call| is(call, OpKind::Write, &manifest));
+            assert!(again.is_none(), "{again:?}");
+            assert_after_cuts(bench, &options, &model, "after closing");
+        });
+    }
+}
+
+/// An edit waits for the sync of its table while the manifest is rolled over: the fresh one says what is
+/// settled, and not what readers see.
+#[test]
+fn h22_rolling_over_writes_the_settled_state_only() {
+    Bench::run(|bench| {
+        let options = one_segment();
+        let db = bench.open(&options);
+        db.put(&synced(), b"k", b"v").expect("put");
+        db.wait_until_idle().expect("idle");
+        let door = bench.door_on(OpKind::Sync, ".sst");
+        db.flush_with(&FlushOptions { wait: false, ..FlushOptions::default() }).expect("flush");
+        door.wait_for_one();
+        assert_eq!(files_at(&db, 0), 1, "the table is live");
+        let before = bench.names("MANIFEST");
+        bench.faults.add(Rule::nth(OpKind::Write, 1, Fault::TornWrite(9, ENOSPC)).on("MANIFEST"));
+        db.create_keyspace("x", options.keyspace()).expect_err("no space");
+        db.create_keyspace("y", options.keyspace()).expect("create");
+        assert_ne!(bench.names("MANIFEST"), before, "it was not rolled over");
+        for policy in CUTS {
+            let db = bench.cut(policy).open(&options);
+            assert_eq!(get(&db, b"k").as_deref(), Some(b"v".as_slice()), "{policy:?}");
+            assert!(db.keyspace("y").is_some(), "{policy:?}");
+        }
+        door.open();
+        db.flush().expect("flush");
+        assert_eq!(get(&bench.cut(CrashPolicy::DropUnsynced).open(&options), b"k"), Some(b"v".to_vec()));
+    });
+}
+
+/// The manifest is rolled over beside a compaction whose inputs go: at no instant, whatever of names and
+/// bytes a power cut keeps, is something gone that is needed.
+#[test]
+fn h22_nothing_goes_before_the_fresh_manifest_is_in_force() {
+    Bench::run(|bench| {
+        let options = one_segment();
+        let db = bench.open(&options);
+        let model = fill(&db);
+        let images: Arc<Mutex<Vec<Arc<SimFs>>>> = Arc::default();
+        let (into, disk) = (images.clone(), bench.disk().clone());
+        bench.disk().add_call_hook(Arc::new(move |call| {
+            let changes = [OpKind::Unlink, OpKind::Rename, OpKind::SyncDir, OpKind::Write, OpKind::Sync];
+            if call.op.is_some_and(|op| changes.contains(&op)) {
+                let mut images = into.lock();
+                for _ in 0..6 {
+                    let seed = images.len() as u64;
+                    images.push(disk.crash_image(CrashPolicy::Random(seed)));
+                }
+            }
+        }));
+        bench.disk().set_tracing(true);
+        bench.faults.add(Rule::nth(OpKind::Write, 1, Fault::TornWrite(9, ENOSPC)).on("MANIFEST"));
+        compact(&db).expect_err("no space");
+        bench.sleep(2 * SECOND);
+        db.wait_until_idle().expect("idle");
+        // A last call, so that there are images with all names removed.
+        db.put(&synced(), b"last", b"").expect("put");
+        bench.disk().clear_call_hooks();
+        let trace = bench.disk().trace();
+        let unlinked = |part| trace.iter().filter(|call| is(call, OpKind::Unlink, part)).count();
+        assert!(unlinked("MANIFEST") >= 1 && unlinked(".sst") >= 3, "{trace:?}");
+        let images = std::mem::take(&mut *images.lock());
+        assert!(images.len() > 100, "{}", images.len());
+        for (n, image) in images.into_iter().enumerate() {
+            let names = image.list(Path::new("/db")).expect("list");
+            let found = bench.with_disk(image).try_open(&options);
+            let db = found.unwrap_or_else(|error| panic!("image {n}: {error}; {names:?}"));
+            let mut found = contents(&db);
+            found.remove(b"last".as_slice());
+            assert!(found == model, "image {n}");
+        }
+    });
+}
+
+/// Two trees are flushed as one; the table of the first is durable, that of the second is not, and
+/// another change of the manifest comes by.
+#[test]
+fn h28_no_tree_settles_ahead_of_the_others_of_an_atomic_flush() {
+    Bench::run(|bench| {
+        let options = one_segment();
+        let db = bench.open(&options);
+        let x = db.create_keyspace("x", options.keyspace()).expect("create");
+        db.wait_until_idle().expect("idle");
+        let unlogged = WriteOptions { disable_log: true, ..WriteOptions::default() };
+        db.write(&unlogged, batch_in(&[0, x.id()], b"k", b"v")).expect("write");
+        let door = bench.door_at(2, |call| is(call, OpKind::Sync, ".sst"));
+        let other = db.clone();
+        let flush = bench.spawn(move || {
+            other.flush_all(&FlushOptions { atomic: true, ..FlushOptions::default() }).expect("flush");
+        });
+        door.wait_for_one();
+        db.create_keyspace("y", options.keyspace()).expect("create");
+        let mut seen = [0; 2];
+        let mut check = |when: &str| {
+            for policy in CUTS {
+                let db = bench.cut(policy).open(&options);
+                let x = db.keyspace("x").expect("it was created");
+                assert!(db.keyspace("y").is_some());
+                let there = [get(&db, b"k").is_some(), get_in(&db, &x, b"k").is_some()];
+                assert_eq!(there[0], there[1], "{when}: {policy:?}");
+                seen[usize::from(there[0])] += 1;
+            }
+        };
+        check("one is durable");
+        door.open();
+        flush.join();
+        check("both are");
+        assert_eq!(seen, [CUTS.len(), CUTS.len()]);
+    });
+}
