@@ -29,6 +29,10 @@ use super::workload::Model;
 /// Where the simulated database lives.
 pub const DIR: &str = "/db";
 
+/// A run that takes more steps of its schedule than this, where most take some ten thousand, is taken to
+/// have no end.
+const STEPS_MAX: u64 = 400_000;
+
 /// How many violations end a run.
 const VIOLATIONS_MAX: usize = 3;
 
@@ -55,6 +59,8 @@ pub struct Tally {
     pub flushes: u64,
     /// Compactions of the engine.
     pub compactions: u64,
+    /// Steps of the schedules.
+    pub steps: u64,
     /// What was found wrong.
     pub violations: u64,
 }
@@ -72,6 +78,7 @@ impl Tally {
         self.writes += other.writes;
         self.flushes += other.flushes;
         self.compactions += other.compactions;
+        self.steps += other.steps;
         self.violations += other.violations;
     }
 
@@ -113,7 +120,9 @@ pub struct Outcome {
 /// Makes the run, with a history if `recording`.
 pub fn run(profile: &Profile, recording: bool) -> Outcome {
     let env = SimEnv::new(profile.seed);
+    env.set_steps_max(STEPS_MAX);
     let mut outcome = Outcome::default();
+    let current: Mutex<Option<Arc<Book>>> = Mutex::default();
     let ended = catch_unwind(AssertUnwindSafe(|| {
         env.run(|| {
             let mut run = Run {
@@ -122,6 +131,7 @@ pub fn run(profile: &Profile, recording: bool) -> Outcome {
                 recording,
                 rng: SplitMix64::new(profile.seed ^ 0xc0de),
                 outcome: &mut outcome,
+                current: &current,
             };
             run.generations();
             let panics = env.take_panics();
@@ -133,8 +143,10 @@ pub fn run(profile: &Profile, recording: bool) -> Outcome {
     if let Err(payload) = ended {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no text");
-        outcome.violations.push(Violation { what: format!("a panic: {text}"), history: Vec::new() });
+        let history = current.lock().as_ref().map_or(Vec::new(), |book| book.history());
+        outcome.violations.push(Violation { what: format!("a panic: {text}"), history });
     }
+    outcome.tally.steps = env.steps();
     outcome.digest = fold(outcome.digest, &[env.schedule_digest()]);
     outcome.tally.violations = outcome.violations.len() as u64;
     outcome
@@ -146,6 +158,8 @@ struct Run<'a> {
     recording: bool,
     rng: SplitMix64,
     outcome: &'a mut Outcome,
+    /// The book that is written into, also for whoever looks after a panic.
+    current: &'a Mutex<Option<Arc<Book>>>,
 }
 
 /// A simulated machine with its disk.
@@ -217,6 +231,7 @@ impl Run<'_> {
 
     /// Lets users work to their end, and returns the cuts made meanwhile.
     fn drive(&mut self, machine: &Machine, generation: u64) -> Vec<Cut> {
+        *self.current.lock() = Some(machine.book.clone());
         let env: Arc<dyn Env> = machine.env.clone();
         let db = match open_in(&env, Path::new(DIR), self.profile) {
             Ok(db) => db,
