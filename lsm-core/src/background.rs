@@ -200,13 +200,7 @@ pub(crate) fn panicked() -> Error {
 
 fn run(engine: &Arc<Engine>, job: Job) {
     match job {
-        Job::Redo(redo) => {
-            let again = redo.run(engine);
-            if again.is_some() {
-                engine.scheduler.state.lock().retry_at = Some(engine.env.now() + RETRY_AFTER);
-            }
-            engine.handoff.redo_ended(again);
-        }
+        Job::Redo(redo) => redo.run(engine),
         Job::Flush(tree, buffer) => {
             let result = flush::run(engine, &tree, &buffer);
             engine.scheduler.state.lock().running_flushes -= 1;

@@ -42,6 +42,16 @@ pub(crate) const NAMES: &[&str] = &[
     "dialsm.obsolete-tables",
     "dialsm.num-keyspaces",
     "dialsm.all-memtables-bytes",
+    "dialsm.unsettled-installs",
+    "dialsm.undurable-tables",
+    "dialsm.retained-bytes",
+    "dialsm.retained-bytes-peak",
+    "dialsm.retained-memtable-bytes",
+    "dialsm.in-flight-bytes",
+    "dialsm.in-flight-bytes-peak",
+    "dialsm.limiter-window-bytes",
+    "dialsm.handoff",
+    "dialsm.asynchronous-io",
 ];
 
 /// The trees that are asked, with the views they have now.
@@ -116,6 +126,8 @@ pub(crate) fn get(engine: &Arc<Engine>, trees: &[Arc<Tree>], name: &str) -> Opti
         "dialsm.background-error" => {
             return Some(engine.error.check().err().map_or_else(String::new, |error| error.to_string()));
         }
+        "dialsm.handoff" => return Some(handoff_text(engine)),
+        "dialsm.asynchronous-io" => return Some(engine.io.report()),
         "dialsm.num-immutable-memtables" => asked.sum(|view| view.sealed.len() as u64),
         "dialsm.active-memtable-bytes" => asked.sum(|view| view.active.table.bytes_used() as u64),
         "dialsm.num-entries-active-memtable" => asked.sum(|view| view.active.table.entries() as u64),
@@ -149,8 +161,57 @@ fn of_database(engine: &Engine, name: &str) -> Option<u64> {
         "dialsm.obsolete-tables" => engine.graveyard.len() as u64,
         "dialsm.num-keyspaces" => engine.keyspaces.alive().len() as u64,
         "dialsm.all-memtables-bytes" => engine.write_budget.bytes(),
+        "dialsm.unsettled-installs" => engine.versions.unsettled() as u64,
+        "dialsm.undurable-tables" => engine.handoff.undurable_tables() as u64,
+        "dialsm.retained-bytes" => engine.handoff.retained.bytes(),
+        "dialsm.retained-bytes-peak" => engine.handoff.retained.peak(),
+        "dialsm.retained-memtable-bytes" => engine.write_budget.retained(),
+        "dialsm.in-flight-bytes" => engine.handoff.limiter.stats().in_flight_bytes.iter().sum(),
+        "dialsm.in-flight-bytes-peak" => engine.handoff.limiter.stats().in_flight_bytes_peak,
+        "dialsm.limiter-window-bytes" => engine.handoff.limiter.stats().window_bytes,
         _ => return None,
     })
+}
+
+/// Where the hand-off stands, and what its limiter and its syncs have done so far, by name.
+fn handoff_figures(engine: &Engine) -> Vec<(&'static str, u64)> {
+    let limiter = engine.handoff.limiter.stats();
+    let durable = engine.handoff.durability().map(|durability| durability.stats()).unwrap_or_default();
+    let [flush, l0, deep, user] = limiter.in_flight_bytes;
+    vec![
+        ("unsettled_installs", engine.versions.unsettled() as u64),
+        ("undurable_tables", engine.handoff.undurable_tables() as u64),
+        ("retained_bytes", engine.handoff.retained.bytes()),
+        ("retained_bytes_peak", engine.handoff.retained.peak()),
+        ("retained_memtable_bytes", engine.write_budget.retained()),
+        ("sync_requests", durable.request_count),
+        ("sync_requests_ended", durable.ended_count),
+        ("sync_requests_failed", durable.failed_count),
+        ("table_syncs", durable.file_sync_count),
+        ("directory_syncs", durable.dir_sync_count),
+        ("window_bytes", limiter.window_bytes),
+        ("in_flight_bytes_peak", limiter.in_flight_bytes_peak),
+        ("in_flight_flush_bytes", flush),
+        ("in_flight_l0_bytes", l0),
+        ("in_flight_deep_bytes", deep),
+        ("in_flight_user_bytes", user),
+        ("granted", limiter.granted_count.iter().sum()),
+        ("waited", limiter.waited_count.iter().sum()),
+        ("turns_of_lower_priority", limiter.turn_count),
+        ("flushes_over_window", limiter.flush_over_window_count),
+        ("waits_for_rate_cap", limiter.capped_count),
+        ("window_increases", limiter.increase_count),
+        ("window_at_ceiling", limiter.at_ceiling_count),
+        ("window_unused", limiter.idle_count),
+        ("window_held", limiter.held_count),
+        ("window_decreases", limiter.decrease_count),
+        ("window_at_floor", limiter.at_floor_count),
+        ("latencies_before_last_cut", limiter.old_news_count),
+    ]
+}
+
+fn handoff_text(engine: &Engine) -> String {
+    handoff_figures(engine).iter().map(|(name, value)| format!("{name} {value}\n")).collect()
 }
 
 /// Stalls of these trees so far.
@@ -181,6 +242,8 @@ pub(crate) fn stats_text(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
             times.longest_ns as f64 / 1e6
         );
     }
+    let _ = writeln!(out, "\nhand-off");
+    out.push_str(&handoff_text(engine));
     let _ = writeln!(out);
     out.push_str(&engine.metrics.snapshot().to_text());
     out
@@ -202,8 +265,10 @@ pub(crate) fn stats_json(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
             format!("\"{}\":{}", cause.as_str(), times.total_ns as f64 / 1e9)
         })
         .collect();
+    let handoff: Vec<String> =
+        handoff_figures(engine).iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
     format!(
-        "{{\"levels\":[{}],\"pending_compaction_bytes\":{},\"stall\":{{\"count\":{},\"seconds\":{},\"longest_ms\":{},\"by_cause\":{{{}}}}},\"visible\":{},\"metrics\":{}}}",
+        "{{\"levels\":[{}],\"pending_compaction_bytes\":{},\"stall\":{{\"count\":{},\"seconds\":{},\"longest_ms\":{},\"by_cause\":{{{}}}}},\"visible\":{},\"handoff\":{{{}}},\"metrics\":{}}}",
         levels.join(","),
         asked.pending_bytes(),
         report.all.count,
@@ -211,6 +276,7 @@ pub(crate) fn stats_json(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
         report.all.longest_ns as f64 / 1e6,
         causes.join(","),
         engine.commit.visible().load(Ordering::Acquire),
+        handoff.join(","),
         engine.metrics.snapshot().to_json(),
     )
 }

@@ -108,6 +108,8 @@ pub struct LimiterStats {
     pub window_bytes: u64,
     /// Bytes granted and not returned, by priority.
     pub in_flight_bytes: [u64; CLASSES],
+    /// The most that was granted and not returned at one time.
+    pub in_flight_bytes_peak: u64,
     /// Grants, by priority.
     pub granted_count: [u64; CLASSES],
     /// Asked for and not granted at once, by priority.
@@ -293,6 +295,8 @@ impl Control {
             }
         }
         self.in_flight[class] += waiter.bytes;
+        let in_flight = self.in_flight.iter().sum();
+        self.stats.in_flight_bytes_peak = self.stats.in_flight_bytes_peak.max(in_flight);
         self.stats.granted_count[class] += 1;
         self.granted.insert(waiter.number);
         if let Some(rate) = self.options.user_bytes_per_second {

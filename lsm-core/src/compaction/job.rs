@@ -64,7 +64,7 @@ pub(crate) fn run(
     }
     match merge_all(engine, tree, plan, cancel) {
         Ok(written) => {
-            if wait {
+            if wait && engine.handoff.is_deferred(engine) {
                 written.wait_written(engine);
             }
             engine.handoff.when_written(engine, "a compaction", written, move |e, w| done.install(e, w))

@@ -274,11 +274,14 @@ impl Handoff {
         Some(redo)
     }
 
-    /// A redo has ended, or has to be tried again.
-    pub(crate) fn redo_ended(&self, again: Option<Redo>) {
-        let mut state = self.state.lock();
-        state.redos_running -= 1;
-        state.redos.extend(again);
+    /// A redo has ended.
+    pub(crate) fn redo_ended(&self) {
+        self.state.lock().redos_running -= 1;
+    }
+
+    /// Asks for a table to be made again.
+    fn ask_redo(&self, redo: Redo) {
+        self.state.lock().redos.push_back(redo);
     }
 
     /// What `table` was made of may go: it is durable, or nothing names it.

@@ -237,6 +237,9 @@ impl NewFile {
                 Err(error) => Stage::Broken(error),
             };
         }
+        if let Stage::Syncing(ticket, _file) = next {
+            next = ticket.wait().map_or_else(Stage::Failed, |()| Stage::Durable);
+        }
         if let Stage::Written(file, _permit) = next {
             next = file.sync_data().map_or_else(Stage::Failed, |()| Stage::Durable);
         }

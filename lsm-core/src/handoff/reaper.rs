@@ -122,7 +122,7 @@ fn answer_failure(engine: &Arc<Engine>, file: &Arc<NewFile>, error: &Error) -> b
         return false;
     }
     Handoff::note_failure(engine);
-    engine.handoff.state.lock().redos.push_back(Redo { table, maker });
+    engine.handoff.ask_redo(Redo { table, maker });
     engine.schedule();
     true
 }

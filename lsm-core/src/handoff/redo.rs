@@ -12,7 +12,8 @@
 
 use std::sync::Arc;
 
-use super::{Maker, Source};
+use super::{Handoff, Maker, Source};
+use crate::background::note;
 use crate::callback::Watch;
 use crate::compaction::job::{self, Swap};
 use crate::compaction::output::Written;
@@ -20,7 +21,9 @@ use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
 use crate::metrics::Counter;
 use crate::version::TableFile;
-use crate::{ErrorKind, Result, flush};
+use crate::{Error, ErrorKind, Result, flush};
+
+const WHAT: &str = "making a table again whose sync failed";
 
 /// A table to be made again. It is claimed.
 pub(crate) struct Redo {
@@ -29,22 +32,26 @@ pub(crate) struct Redo {
 }
 
 impl Redo {
-    /// Makes it again; gives it back if it has to be tried once more.
-    pub(crate) fn run(self, engine: &Arc<Engine>) -> Option<Redo> {
+    /// Makes it again. After a full disk that is tried once more later.
+    pub(crate) fn run(self, engine: &Arc<Engine>) {
         match self.write(engine) {
             Ok(written) => {
-                engine.metrics.add(Counter::TablesRedone, 1);
-                self.swap(engine, written);
-                None
+                let installed = engine.handoff.when_written(engine, WHAT, written, |e, w| self.swap(e, w));
+                note(engine, WHAT, installed);
             }
-            Err(_) if self.maker.tree.is_dropped() => None,
-            Err(error) if error.kind() == ErrorKind::Cancelled => None,
-            Err(error) => {
-                engine.error.latch("making a table again whose sync failed", &error);
-                engine.wake_writers();
-                (error.kind() == ErrorKind::NoSpace).then_some(self)
-            }
+            Err(error) => note(engine, WHAT, self.failed(engine, error)),
         }
+        engine.handoff.redo_ended();
+    }
+
+    /// It came to nothing.
+    fn failed(self, engine: &Arc<Engine>, error: Error) -> Result<()> {
+        if error.kind() == ErrorKind::NoSpace {
+            engine.handoff.ask_redo(self);
+        } else if self.maker.tree.is_dropped() {
+            Handoff::let_go(engine, self.maker);
+        }
+        Err(error)
     }
 
     fn write(&self, engine: &Arc<Engine>) -> Result<Written> {
@@ -70,20 +77,17 @@ impl Redo {
         }
     }
 
-    fn swap(self, engine: &Arc<Engine>, written: Written) {
-        let Redo { table, maker } = self;
-        let source = maker.source.clone();
-        if let Source::Flush(source) = &source {
+    fn swap(self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
+        let source = self.maker.source.clone();
+        if let (Source::Flush(source), Ok(written)) = (&source, &written) {
             source.add_tables(written.tables.len());
         }
-        let done = Swap { tree: maker.tree.clone(), table, source };
-        let result = engine.handoff.when_written(
-            engine,
-            "making a table again whose sync failed",
-            written,
-            move |engine, written| done.install(engine, written),
-        );
-        super::Handoff::let_go(engine, maker);
-        crate::background::note(engine, "making a table again whose sync failed", result);
+        let swap = Swap { tree: self.maker.tree.clone(), table: self.table.clone(), source };
+        if let Err(error) = swap.install(engine, written) {
+            return self.failed(engine, error);
+        }
+        engine.metrics.add(Counter::TablesRedone, 1);
+        Handoff::let_go(engine, self.maker);
+        Ok(())
     }
 }
