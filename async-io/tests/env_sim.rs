@@ -156,6 +156,26 @@ fn panic_of(body: impl FnOnce()) -> String {
     payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "no text".to_owned())
 }
 
+/// Somebody who looks again every millisecond whether something has come that never comes.
+#[test]
+fn a_simulation_without_end_dies_as_a_deadlock_does() {
+    let env = SimEnv::new(4);
+    env.set_steps_max(500);
+    let text = panic_of(|| {
+        env.run(|| {
+            let clock = Arc::clone(&env);
+            let poll = move || loop {
+                clock.sleep(1_000_000);
+            };
+            env.spawn("poller", Box::new(poll)).unwrap().join();
+        });
+    });
+    for part in ["no end of the simulation (seed 4)", "after 500 steps", "main waits for the end of poller"] {
+        assert!(text.contains(part), "no {part:?} in {text:?}");
+    }
+    assert_eq!(env.steps(), 500);
+}
+
 #[test]
 fn a_deadlock_is_told_with_who_waits_where() {
     let env = SimEnv::new(9);

@@ -117,6 +117,17 @@ impl SimEnv {
         }));
     }
 
+    /// How many steps the simulation may take, all in all: one that goes on for ever, its threads
+    /// waking each other or waiting for a moment again and again, dies as a deadlock does.
+    pub fn set_steps_max(&self, steps: u64) {
+        self.scheduler.core().steps_max = steps;
+    }
+
+    /// Steps taken so far.
+    pub fn steps(&self) -> u64 {
+        self.scheduler.core().steps
+    }
+
     /// Starts (with an empty one) or ends the recording of the schedule.
     pub fn set_tracing(&self, on: bool) {
         self.scheduler.core().trace = on.then(String::new);

@@ -6,12 +6,13 @@
 //!       └─ soak  full speed for minutes, bounds watched (`soak`)                    workload what a batch holds
 //!                                                 tap ─ book ─ ledger ─ check       what was promised, and is it there
 //! ```
-//! `report` prints what went wrong and looks for a smaller run that goes wrong as well.
+//! `durable` watches in the simulation that the durable manifest names durable files only. `report` prints what went wrong and looks for a smaller run that goes wrong as well.
 
 pub mod args;
 pub mod book;
 pub mod check;
 pub mod cut;
+pub mod durable;
 pub mod kill;
 pub mod ledger;
 pub mod profile;

@@ -44,7 +44,13 @@ pub fn series(series: &Series, out: &mut dyn Write) -> io::Result<(Tally, u64)> 
         digest = fold(digest, &[outcome.digest]);
         total.add(&outcome.tally);
         if series.verbose {
-            writeln!(out, "seed {seed}: digest {:016x}, {}", outcome.digest, outcome.tally.line())?;
+            writeln!(
+                out,
+                "seed {seed}: digest {:016x}, {} steps, {}",
+                outcome.digest,
+                outcome.tally.steps,
+                outcome.tally.line()
+            )?;
         }
         if !outcome.violations.is_empty() {
             failures += 1;

@@ -20,13 +20,18 @@ use parking_lot::Mutex;
 
 use super::book::{Book, fold};
 use super::cut::{Cut, Judge};
+use super::durable::Watched;
 use super::profile::Profile;
-use super::tap::Tap;
+use super::tap::{Listener, Tap};
 use super::user::{Habits, User};
 use super::workload::Model;
 
 /// Where the simulated database lives.
 pub const DIR: &str = "/db";
+
+/// A run that takes more steps of its schedule than this, where most take some ten thousand, is taken to
+/// have no end.
+const STEPS_MAX: u64 = 400_000;
 
 /// How many violations end a run.
 const VIOLATIONS_MAX: usize = 3;
@@ -54,6 +59,8 @@ pub struct Tally {
     pub flushes: u64,
     /// Compactions of the engine.
     pub compactions: u64,
+    /// Steps of the schedules.
+    pub steps: u64,
     /// What was found wrong.
     pub violations: u64,
 }
@@ -71,6 +78,7 @@ impl Tally {
         self.writes += other.writes;
         self.flushes += other.flushes;
         self.compactions += other.compactions;
+        self.steps += other.steps;
         self.violations += other.violations;
     }
 
@@ -112,7 +120,9 @@ pub struct Outcome {
 /// Makes the run, with a history if `recording`.
 pub fn run(profile: &Profile, recording: bool) -> Outcome {
     let env = SimEnv::new(profile.seed);
+    env.set_steps_max(STEPS_MAX);
     let mut outcome = Outcome::default();
+    let current: Mutex<Option<Arc<Book>>> = Mutex::default();
     let ended = catch_unwind(AssertUnwindSafe(|| {
         env.run(|| {
             let mut run = Run {
@@ -121,6 +131,7 @@ pub fn run(profile: &Profile, recording: bool) -> Outcome {
                 recording,
                 rng: SplitMix64::new(profile.seed ^ 0xc0de),
                 outcome: &mut outcome,
+                current: &current,
             };
             run.generations();
             let panics = env.take_panics();
@@ -132,8 +143,10 @@ pub fn run(profile: &Profile, recording: bool) -> Outcome {
     if let Err(payload) = ended {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no text");
-        outcome.violations.push(Violation { what: format!("a panic: {text}"), history: Vec::new() });
+        let history = current.lock().as_ref().map_or(Vec::new(), |book| book.history());
+        outcome.violations.push(Violation { what: format!("a panic: {text}"), history });
     }
+    outcome.tally.steps = env.steps();
     outcome.digest = fold(outcome.digest, &[env.schedule_digest()]);
     outcome.tally.violations = outcome.violations.len() as u64;
     outcome
@@ -145,6 +158,8 @@ struct Run<'a> {
     recording: bool,
     rng: SplitMix64,
     outcome: &'a mut Outcome,
+    /// The book that is written into, also for whoever looks after a panic.
+    current: &'a Mutex<Option<Arc<Book>>>,
 }
 
 /// A simulated machine with its disk.
@@ -157,7 +172,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(env: &Arc<SimEnv>, fs: Arc<SimFs>, base: Model, recording: bool) -> Machine {
+    fn new(env: &Arc<SimEnv>, fs: Arc<SimFs>, base: Model, recording: bool, watched: bool) -> Machine {
         let inner: Arc<dyn Fs> = fs.clone();
         let faults = FaultFs::new(inner);
         let clock = env.clone();
@@ -165,7 +180,9 @@ impl Machine {
         let disk = fs.clone();
         faults.set_on_failed_sync(Arc::new(move |path| disk.fail_writeback(path)));
         let book = Arc::new(Book::new(recording));
-        let seen: Arc<dyn Fs> = Tap::new(faults.clone(), Path::new(DIR), book.clone());
+        let listener: Arc<dyn Listener> =
+            if watched { Watched::new(book.clone(), fs.clone(), DIR.into()) } else { book.clone() };
+        let seen: Arc<dyn Fs> = Tap::new(faults.clone(), Path::new(DIR), listener);
         Machine { env: env.on_fs(fs.clone(), seen), fs, faults, book, base: Arc::new(base) }
     }
 }
@@ -176,7 +193,10 @@ impl Run<'_> {
     }
 
     fn generations(&mut self) {
-        let mut machine = Machine::new(&self.env, self.env.sim_fs().clone(), Model::new(), self.recording);
+        // What is broken on purpose is to be found by what it loses.
+        let watched = self.profile.options.break_on_purpose.is_none();
+        let disk = self.env.sim_fs().clone();
+        let mut machine = Machine::new(&self.env, disk, Model::new(), self.recording, watched);
         for generation in 1..=self.profile.generations {
             let cuts = self.drive(&machine, generation);
             let found = machine.book.take_violations();
@@ -205,12 +225,13 @@ impl Run<'_> {
             }
             self.outcome.digest = fold(self.outcome.digest, &[machine.book.digest()]);
             let (Some(image), Some(state)) = (next, state) else { return };
-            machine = Machine::new(&self.env, image, state, self.recording);
+            machine = Machine::new(&self.env, image, state, self.recording, watched);
         }
     }
 
     /// Lets users work to their end, and returns the cuts made meanwhile.
     fn drive(&mut self, machine: &Machine, generation: u64) -> Vec<Cut> {
+        *self.current.lock() = Some(machine.book.clone());
         let env: Arc<dyn Env> = machine.env.clone();
         let db = match open_in(&env, Path::new(DIR), self.profile) {
             Ok(db) => db,

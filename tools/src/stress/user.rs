@@ -86,6 +86,7 @@ impl User {
             }
             30..32 if self.habits.scans => self.scan(),
             32 => self.checkpoint(n),
+            33 => self.change_options(),
             _ => Ok(()),
         }
     }
@@ -184,6 +185,18 @@ impl User {
         let options = CompactRangeOptions { rewrite_bottom: self.rng.chance(1, 2), ..Default::default() };
         let done = self.db.compact_range_in(&options, &keyspace, None, None);
         done.or_else(|error| self.after("a compaction", &error))
+    }
+
+    /// Small changes, each of which also writes the file that keeps them.
+    fn change_options(&mut self) -> Step {
+        let (name, values) = [
+            ("write_buffer_bytes", ["64K", "96K", "128K"]),
+            ("level0_compaction_trigger", ["1", "2", "3"]),
+            ("background_jobs_max", ["2", "3", "4"]),
+            ("log_recycle_max", ["0", "1", "4"]),
+        ][self.rng.below(4) as usize];
+        let value = values[self.rng.below(3) as usize];
+        self.db.set_options(&[(name, value)]).or_else(|error| self.after("a change of options", &error))
     }
 
     /// All of one moment, twice: the same both times, and the state after a prefix of the commits.

@@ -11,6 +11,8 @@
 //! where there is none either, that is a deadlock: the simulation is then *dead*, each of its
 //! threads unwinds from its wait, and the one in `run` panics with the list of who waits for what.
 //!
+//! A simulation that passes its limit of steps dies in the same way.
+//!
 //! INVARIANT: everything that decides what happens next (ready list, clock, random stream) is
 //! touched only by the thread with the baton, so a run is a function of the seed. Thread and
 //! event numbers are given out in the order of the calls that ask for them. Upheld here; attacked
@@ -99,7 +101,9 @@ pub(super) struct Core {
     main: Option<ThreadNo>,
     threads_made: u64,
     events_made: u64,
-    steps: u64,
+    pub(super) steps: u64,
+    /// More steps, and the simulation counts as one that does not come to an end.
+    pub(super) steps_max: u64,
     dead: Option<String>,
     dead_calls: u64,
 }
@@ -126,6 +130,7 @@ impl Scheduler {
             threads_made: 0,
             events_made: 0,
             steps: 0,
+            steps_max: u64::MAX,
             dead: None,
             dead_calls: 0,
         };
@@ -310,8 +315,11 @@ impl Core {
                 self.set_clock(at);
                 ready = self.threads.values().filter(is_ready).count() as u64;
             } else {
-                return self.die();
+                return self.die("deadlock in the simulation");
             }
+        }
+        if self.steps >= self.steps_max {
+            return self.die("no end of the simulation");
         }
         let nth = self.choice.below(ready) as usize;
         let mut candidates = self.threads.iter().filter(|(_, t)| is_ready(t));
@@ -330,8 +338,8 @@ impl Core {
         }
     }
 
-    fn die(&mut self) {
-        let mut text = format!("deadlock in the simulation (seed {}) at {} ns:", self.seed, self.now);
+    fn die(&mut self, why: &str) {
+        let mut text = format!("{why} (seed {}) at {} ns, after {} steps:", self.seed, self.now, self.steps);
         for thread in self.threads.values() {
             let what = match thread.wait {
                 Wait::Event { number, .. } => format!("event {number}"),
