@@ -378,9 +378,12 @@ impl<'a> Outputs<'a> {
         let engine = self.engine;
         let header = FileHeader { kind: FileKind::Table, db_id: engine.db_id, number };
         let (order, options) = (self.tree.comparator.clone(), table_options(self.tree, self.level));
-        let direct = engine.options.load().direct_writes;
+        let (direct, asynchronous) = {
+            let options = engine.options.load();
+            (options.direct_writes, options.asynchronous_writes && engine.handoff.is_deferred(engine))
+        };
         let file = engine.env.fs().create_with(path, CreateOptions { direct })?;
-        if !engine.handoff.is_deferred(engine) && !direct {
+        if !asynchronous && !direct {
             return TableWriter::new(file, header, order, options);
         }
         let wake = Some(engine.handoff.wake.clone());

@@ -215,6 +215,11 @@ options! {
     /// of threads does.
     use_io_uring: bool [None] = true, in ANY, Open, Database;
 
+    /// Whether tables go to the page cache by asynchronous writes, too, and not by calls of the thread that
+    /// merges: that costs another thread's processor time for a copy that seldom waits. What goes past the
+    /// page cache is always written asynchronously.
+    asynchronous_writes: bool [None] = false, in ANY, Open, Database;
+
     /// Write tables past the page cache, where the file system takes that: the memory stays free for
     /// what is read, and compactions read from the disk what they wrote.
     direct_writes: bool [None] = false, in ANY, Open, Database;
