@@ -284,7 +284,7 @@ impl DurableTicket {
             if self.shared.env.check_fork().is_err() {
                 return false;
             }
-            if !self.shared.done_event.wait(seen, deadline) {
+            if !self.shared.done_event.wait_for_ticket(seen, deadline) {
                 return self.outcome.is_done.load(Ordering::Acquire);
             }
         }

@@ -35,7 +35,7 @@ pub use fs::call::{Call, OpKind};
 pub use fs::fault::{Fault, FaultFs, Rule};
 pub use fs::os::OsFs;
 pub use fs::sim::{CrashPolicy, SimFs};
-pub use fs::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, Op, OpenOptions, Ticket};
+pub use fs::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, OpenOptions};
 pub use limiter::{Limiter, LimiterOptions, LimiterStats, Permit, Priority};
 pub use ring::sim::SimIoOptions;
 pub use ring::{AsyncIo, Buf, Done, IoKind, IoOp, IoOptions, IoStats, IoTicket, ReadAt};

@@ -3,7 +3,7 @@
 //! ```text
 //!   write(bytes) --> buffer being filled --full--> submit --> under way (oldest first)
 //!                        ^                                       |
-//!                        +---- spare <---- reap, no waiting -----+--> ask for write-back (buffered)
+//!                        +---- spare <---- reap, no waiting -----+--> submit a write-back (buffered)
 //!
 //!   finish() --> the rest, padded to a block (direct) --> Landing --all reaped--> cut to length
 //!                                                                             --> the file handle
@@ -41,8 +41,8 @@ pub struct StreamOptions {
     pub buf_bytes: usize,
     /// After so many bytes that were written in a row, the kernel is asked to write them back, so that a
     /// later sync finds little left to do; 0 for never. 4 MiB by default. Files past the page
-    /// cache have nothing to write back. The call is made on the thread that writes, and may take
-    /// long where the device's queue is full.
+    /// cache have nothing to write back. The request is submitted, too, for it may take long where
+    /// the device's queue is full; nobody looks for its end.
     pub writeback_bytes: u64,
 }
 
@@ -264,7 +264,8 @@ impl StreamWriter {
         let (from, to) = (self.written_back, self.flights.landed_end);
         let step = self.options.writeback_bytes;
         if step > 0 && to - from >= step && !self.file.is_direct() && self.flights.error.is_none() {
-            self.file.start_writeback(from, to - from);
+            let op = IoOp::StartWriteback { file: Arc::clone(&self.file), offset: from, len: to - from };
+            drop(self.io.submit(op));
             self.written_back = to;
         }
     }

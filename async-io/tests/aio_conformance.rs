@@ -194,6 +194,59 @@ fn syncs_of_files_and_directories() {
     });
 }
 
+/// Write-back is a hint: it succeeds whatever is asked, makes nothing durable, and takes no error away
+/// from the sync that follows.
+#[test]
+fn write_back_is_a_hint_and_never_fails() {
+    on_all(|w| {
+        let file = w.create("a");
+        let bytes = pattern(3, 300_000);
+        assert!(w.run(w.write(&file, &bytes, 0)).result.is_ok());
+        let back =
+            |file: &Arc<dyn File>, offset, len| IoOp::StartWriteback { file: file.clone(), offset, len };
+        let reader = w.env.fs().open(&w.base.join("a"), Access::Read).unwrap();
+        let ranges =
+            [(0, 300_000), (4096, 8192), (7, 1), (0, 0), (1 << 40, 5), (u64::MAX, u64::MAX), (0, u64::MAX)];
+        for (offset, len) in ranges {
+            for file in [&file, &reader] {
+                let done = w.run(back(file, offset, len));
+                assert_eq!((done.result.unwrap(), done.buf.len()), (0, 0), "{}: {len} at {offset}", w.name);
+            }
+        }
+        // Nobody looks for the end of most of them.
+        (0..100).for_each(|no| drop(w.io.submit(back(&file, no * 3000, 3000))));
+        assert!(w.run(IoOp::SyncData { file: Arc::clone(&file) }).result.is_ok());
+        assert!(*w.run(w.read(&file, bytes.len(), 0)).buf == *bytes, "{}", w.name);
+        assert_eq!(file.len().unwrap(), bytes.len() as u64, "{}", w.name);
+    });
+}
+
+/// In the simulation, where all can be seen: the call is made by the service's thread, and neither
+/// durable bytes nor a failed sync come of it.
+#[test]
+fn write_back_is_no_sync() {
+    for seed in 0..20 {
+        let env = SimEnv::new(seed);
+        env.run(|| {
+            let (disk, path) = (env.sim_fs(), Path::new("/a"));
+            let io = env.start_io(&IoOptions::default()).unwrap();
+            let file = disk.create(path).unwrap();
+            disk.sync_dir(Path::new("/")).unwrap();
+            let write = IoOp::Write { file: file.clone(), buf: vec![1; 5000].into(), offset: 0 };
+            assert!(io.submit(write).wait().result.is_ok());
+            disk.set_tracing(true);
+            let back = IoOp::StartWriteback { file: file.clone(), offset: 0, len: 5000 };
+            assert!(io.submit(back).wait().result.is_ok());
+            let trace = disk.trace();
+            let calls: Vec<_> = trace.iter().map(|call| (call.op, call.thread.as_str(), call.len)).collect();
+            assert_eq!(calls, [(Some(OpKind::StartWriteback), "sim-io", 5000)]);
+            let image = disk.crash_image(CrashPolicy::DropUnsynced);
+            assert_eq!(image.open(path, Access::Read).unwrap().len().unwrap(), 0);
+            io.shutdown();
+        });
+    }
+}
+
 #[test]
 fn errors_name_file_and_offset_and_give_the_buffer_back() {
     on_all(|w| {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dialsm_io::env::JobHandle;
-use dialsm_io::fs::{Advice, Op, OpenOptions, Ticket};
+use dialsm_io::fs::{Advice, OpenOptions};
 use dialsm_io::ring::BUF_ALIGN;
 use dialsm_io::{
     Access, AsyncIo, Buf, CrashPolicy, CreateOptions, Env, ErrorKind, Event, Fault, FaultFs, File, Fs,
@@ -200,7 +200,13 @@ struct Gated {
     buffers: Mutex<BTreeSet<usize>>,
     /// Where each write ended, and each request for write-back reached.
     written: Mutex<BTreeSet<u64>>,
-    written_back: AtomicU64,
+    written_back: Mutex<Vec<WrittenBack>>,
+}
+
+struct WrittenBack {
+    offset: u64,
+    len: u64,
+    thread: String,
 }
 
 impl Gated {
@@ -211,12 +217,26 @@ impl Gated {
             is_open: AtomicBool::new(is_open),
             buffers: Mutex::default(),
             written: Mutex::default(),
-            written_back: AtomicU64::new(0),
+            written_back: Mutex::default(),
         })
     }
 
     fn buffers(&self) -> BTreeSet<usize> {
         self.buffers.lock().unwrap().clone()
+    }
+
+    /// Up to where write-back was asked for; the ranges follow each other, in whatever order they were
+    /// asked for by threads whose name begins so.
+    fn written_back(&self, by: &str) -> u64 {
+        let mut all = self.written_back.lock().unwrap();
+        all.sort_by_key(|range| range.offset);
+        let mut end = 0;
+        for WrittenBack { offset, len, thread } in &*all {
+            assert_eq!(*offset, end, "a hole between ranges");
+            assert!(thread.starts_with(by), "write-back is asked for by {thread}");
+            end += len;
+        }
+        end
     }
 }
 
@@ -240,10 +260,11 @@ impl File for Gated {
         self.inner.sync_data()
     }
     fn start_writeback(&self, offset: u64, len: u64) {
-        // Ranges follow each other, and hold nothing that was not written.
-        assert_eq!(self.written_back.fetch_add(len, Ordering::SeqCst), offset);
+        // It holds nothing that was not written.
         let written = self.written.lock().unwrap();
         assert!((offset..offset + len).step_by(BUF_ALIGN).all(|at| written.contains(&at)));
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.written_back.lock().unwrap().push(WrittenBack { offset, len, thread });
     }
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         self.inner.allocate(offset, len)
@@ -256,9 +277,6 @@ impl File for Gated {
     }
     fn advise(&self, advice: Advice) {
         self.inner.advise(advice);
-    }
-    fn submit(&self, op: Op) -> Box<dyn Ticket> {
-        self.inner.submit(op)
     }
 }
 
@@ -292,14 +310,18 @@ fn a_stream_never_waits_and_reuses_its_buffers() {
     let bytes = pattern(1, 50 * BUF_ALIGN);
     stream.write(&bytes).unwrap();
     assert_eq!((stream.bytes_in_flight(), stream.len()), (bytes.len() as u64, bytes.len() as u64));
-    assert_eq!((event.epoch(), file.written_back.load(Ordering::SeqCst)), (seen, 0));
+    assert_eq!((event.epoch(), file.written_back("")), (seen, 0));
     file.is_open.store(true, Ordering::SeqCst);
     while file.len().unwrap() < bytes.len() as u64 || event.epoch() < seen + 50 {
         assert!(event.wait(event.epoch(), Some(env.now() + 60_000_000_000)) || event.epoch() >= seen + 50);
     }
     stream.write(&[1]).unwrap();
     assert_eq!(stream.bytes_in_flight(), 0, "what has ended is reaped");
-    assert_eq!(file.written_back.load(Ordering::SeqCst), bytes.len() as u64);
+    let started = env.now();
+    while file.written_back("dialsm-io") < bytes.len() as u64 {
+        assert!(env.now() - started < 60_000_000_000, "write-back was not asked for");
+        env.sleep(100_000);
+    }
     assert_eq!(file.buffers().len(), 50);
     for block in pattern(2, 200 * BUF_ALIGN)[1..].chunks(BUF_ALIGN) {
         stream.write(block).unwrap();
@@ -333,6 +355,7 @@ fn one_buffer_is_enough_where_writes_are_over_at_once() {
     assert!(landing.is_done());
     assert!(read_all(&*landing.try_take().unwrap().unwrap()) == bytes);
     assert_eq!(file.buffers().len(), 1);
+    assert_eq!(file.written_back(""), 100 * BUF_ALIGN as u64);
 }
 
 /// An environment that says nothing of asynchronous I/O.

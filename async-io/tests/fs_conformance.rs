@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dialsm_io::{
-    Access, Advice, CreateOptions, ErrorKind, FaultFs, File, FileLock, Fs, LockMode, Op, OpenOptions, OsFs,
+    Access, Advice, CreateOptions, ErrorKind, FaultFs, File, FileLock, Fs, LockMode, OpenOptions, OsFs,
     Result, SimFs, SplitMix64,
 };
 
@@ -147,22 +147,6 @@ fn offsets_past_the_end_of_the_world_are_errors() {
         assert_eq!(file.read_at(&mut [0], u64::MAX).unwrap_err().offset(), Some(u64::MAX));
         assert!(file.set_len(u64::MAX).is_err());
         assert_eq!(file.len().unwrap(), 0);
-    });
-}
-
-#[test]
-fn submitted_operations_give_the_buffer_back() {
-    on_all(|fs, base| {
-        let file = fs.create(&base.join("a")).unwrap();
-        let write = file.submit(Op::Write { buf: b"0123456789".to_vec(), offset: 2 });
-        assert_eq!(write.wait().unwrap(), b"0123456789");
-        assert_eq!(file.submit(Op::SyncData).wait().unwrap(), b"");
-        let read = file.submit(Op::Read { buf: vec![0; 100], offset: 8 });
-        assert!(read.is_done());
-        assert_eq!(read.wait().unwrap(), b"6789", "cut to what the file had");
-        let reader = fs.open(&base.join("a"), Access::Read).unwrap();
-        let refused = reader.submit(Op::Write { buf: vec![1], offset: 3 });
-        assert_eq!(refused.wait().unwrap_err().offset(), Some(3));
     });
 }
 

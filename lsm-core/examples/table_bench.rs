@@ -22,7 +22,7 @@ use dialsm_core::table::{
 };
 use dialsm_core::types::{FileNumber, SEQNO_MAX};
 use dialsm_io::File;
-use dialsm_io::fs::{Advice, Op, Ticket};
+use dialsm_io::fs::Advice;
 
 struct MemFile(PathBuf, RwLock<Vec<u8>>);
 
@@ -61,9 +61,6 @@ impl File for MemFile {
         Ok(self.1.read().expect("no writer panicked").len() as u64)
     }
     fn advise(&self, _: Advice) {}
-    fn submit(&self, _: Op) -> Box<dyn Ticket> {
-        unreachable!("tables make plain calls")
-    }
 }
 
 /// Processor time of this thread so far: a busy machine disturbs it less than the clock.

@@ -108,6 +108,12 @@ pub trait Event: Send + Sync {
     /// Returns whether the epoch moved.
     fn wait(&self, seen: u64, deadline: Option<Nanos>) -> bool;
 
+    /// The same for somebody who waits for a ticket: in a simulation the schedule tells it from
+    /// other waits, so that a test sees who waits for the disk.
+    fn wait_for_ticket(&self, seen: u64, deadline: Option<Nanos>) -> bool {
+        self.wait(seen, deadline)
+    }
+
     /// Moves the epoch and wakes all waiters. Cheap when nobody waits. In a simulation another
     /// thread may go on here, so no ordinary lock may be held.
     fn notify(&self);

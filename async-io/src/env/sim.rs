@@ -25,6 +25,9 @@ use sched::{Scheduler, ThreadNo, Wait, is_dead};
 /// Where the simulated wall clock starts: 2020-01-01, in milliseconds since 1970.
 const WALL_START_MS: u64 = 1_577_836_800_000;
 
+/// How the schedule calls a wait for a ticket.
+const TICKET_WAIT: &str = "ticket";
+
 /// A simulated environment.
 pub struct SimEnv {
     scheduler: Arc<Scheduler>,
@@ -133,7 +136,8 @@ impl SimEnv {
         self.scheduler.core().trace = on.then(String::new);
     }
 
-    /// The schedule since tracing was set: a line `time point from -> to` for every step.
+    /// The schedule since tracing was set: a line `time point from -> to` for every step. The point of
+    /// a wait for a ticket is `ticket`.
     pub fn schedule(&self) -> String {
         self.scheduler.core().trace.clone().unwrap_or_default()
     }
@@ -242,17 +246,27 @@ struct SimEvent {
     epoch: AtomicU64,
 }
 
+impl SimEvent {
+    fn wait_at(&self, point: &str, seen: u64, deadline: Option<Nanos>) -> bool {
+        let core = self.scheduler.core();
+        let is_over = self.epoch() != seen || deadline.is_some_and(|at| at <= core.now);
+        let wait = if is_over { Wait::Turn } else { Wait::Event { number: self.number, deadline } };
+        self.scheduler.switch(core, point, wait);
+        self.epoch() != seen
+    }
+}
+
 impl Event for SimEvent {
     fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::SeqCst)
     }
 
     fn wait(&self, seen: u64, deadline: Option<Nanos>) -> bool {
-        let core = self.scheduler.core();
-        let is_over = self.epoch() != seen || deadline.is_some_and(|at| at <= core.now);
-        let wait = if is_over { Wait::Turn } else { Wait::Event { number: self.number, deadline } };
-        self.scheduler.switch(core, "wait", wait);
-        self.epoch() != seen
+        self.wait_at("wait", seen, deadline)
+    }
+
+    fn wait_for_ticket(&self, seen: u64, deadline: Option<Nanos>) -> bool {
+        self.wait_at(TICKET_WAIT, seen, deadline)
     }
 
     fn notify(&self) {

@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-/// Which call of [`Fs`](super::Fs) or [`File`](super::File). Hints (`start_writeback`, `advise`)
-/// promise nothing and are not among them, nor are questions about names.
+/// Which call of [`Fs`](super::Fs) or [`File`](super::File). Questions about names and
+/// the hint `advise` are not among them. Of `start_writeback`, a hint too, it is told who calls it, since
+/// it may take long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OpKind {
     /// [`Fs::create`](super::Fs::create)
@@ -27,21 +28,24 @@ pub enum OpKind {
     SyncDir,
     /// [`Fs::lock`](super::Fs::lock)
     Lock,
-    /// [`File::read_at`](super::File::read_at), also submitted
+    /// [`File::read_at`](super::File::read_at)
     Read,
-    /// [`File::write_at`](super::File::write_at), also submitted
+    /// [`File::write_at`](super::File::write_at)
     Write,
-    /// [`File::sync_data`](super::File::sync_data), also submitted
+    /// [`File::sync_data`](super::File::sync_data)
     Sync,
     /// [`File::allocate`](super::File::allocate)
     Allocate,
     /// [`File::set_len`](super::File::set_len)
     SetLen,
+    /// [`File::start_writeback`](super::File::start_writeback); it never fails, so of a fault it is
+    /// only held up, left out, or made to panic.
+    StartWriteback,
 }
 
 impl OpKind {
     /// All of them, in declaration order.
-    pub const ALL: [OpKind; 15] = [
+    pub const ALL: [OpKind; 16] = [
         OpKind::Create,
         OpKind::Open,
         OpKind::Rename,
@@ -57,6 +61,7 @@ impl OpKind {
         OpKind::Sync,
         OpKind::Allocate,
         OpKind::SetLen,
+        OpKind::StartWriteback,
     ];
 }
 

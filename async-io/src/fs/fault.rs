@@ -12,8 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::call::OpKind;
-use super::ticket::{DoneTicket, run_now};
-use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, Op, OpenOptions, Ticket};
+use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, OpenOptions};
 use crate::env::Nanos;
 use crate::error::{Error, Result};
 use crate::ring::BUF_ALIGN;
@@ -335,7 +334,12 @@ impl File for FaultFile {
     }
 
     fn start_writeback(&self, offset: u64, len: u64) {
-        self.inner.start_writeback(offset, len);
+        let path = self.inner.path();
+        // Who asks gets no answer; a fault leaves the call out.
+        let _ = self.faults.wrap(OpKind::StartWriteback, [Some(path), None], path, || {
+            self.inner.start_writeback(offset, len);
+            Ok(())
+        });
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
@@ -356,32 +360,5 @@ impl File for FaultFile {
 
     fn is_direct(&self) -> bool {
         self.inner.is_direct()
-    }
-
-    fn submit(&self, op: Op) -> Box<dyn Ticket> {
-        let kind = match &op {
-            Op::Write { .. } => OpKind::Write,
-            Op::Read { .. } => OpKind::Read,
-            Op::SyncData => OpKind::Sync,
-        };
-        // Only a call that is let through may still be under way when this returns.
-        let Some(fault) = self.meet(kind) else { return self.inner.submit(op) };
-        Box::new(DoneTicket(match op {
-            Op::Write { buf, offset } => self.write_under(Some(fault), &buf, offset).map(|()| buf),
-            Op::Read { mut buf, offset } => self.read_under(Some(fault), &mut buf, offset).map(|n| {
-                buf.truncate(n);
-                buf
-            }),
-            Op::SyncData => match fault {
-                Fault::ErrnoAfter(errno) => {
-                    drop(run_now(&*self.inner, Op::SyncData));
-                    Err(self.injected(kind, errno))
-                }
-                Fault::Errno(errno) | Fault::TornWrite(_, errno) => Err(self.injected(kind, errno)),
-                Fault::ShortRead(_) | Fault::Delay(_) | Fault::Panic => {
-                    self.inner.sync_data().map(|()| Vec::new())
-                }
-            },
-        }))
     }
 }

@@ -15,7 +15,6 @@ pub mod call;
 pub mod fault;
 pub mod os;
 pub mod sim;
-mod ticket;
 
 /// A file system. Paths are absolute or relative to the process, as the caller has them.
 pub trait Fs: Send + Sync + 'static {
@@ -230,11 +229,6 @@ pub trait File: Send + Sync {
     fn is_direct(&self) -> bool {
         false
     }
-
-    /// Submits an operation that owns its buffer and returns at once; the ticket carries the
-    /// outcome and gives the buffer back. On plain calls the work is done before this returns.
-    /// A sync covers the writes whose tickets had completed before it was submitted.
-    fn submit(&self, op: Op) -> Box<dyn Ticket>;
 }
 
 /// Access patterns for [`File::advise`].
@@ -246,38 +240,6 @@ pub enum Advice {
     Sequential,
     /// Will not be read again: its cached pages may go.
     DontNeed,
-}
-
-/// An operation for [`File::submit`].
-pub enum Op {
-    /// Write all of the buffer at the offset.
-    Write {
-        /// The bytes; they come back with the ticket.
-        buf: Vec<u8>,
-        /// Where.
-        offset: u64,
-    },
-    /// Fill the buffer from the offset on; it comes back cut to what the file had.
-    Read {
-        /// Its length says how much to read.
-        buf: Vec<u8>,
-        /// Where.
-        offset: u64,
-    },
-    /// As [`File::sync_data`].
-    SyncData,
-}
-
-/// The outcome of a submitted operation, now or later. Dropping it withdraws nothing.
-pub trait Ticket: Send {
-    /// Whether the outcome is known.
-    fn is_done(&self) -> bool;
-
-    /// Waits for the outcome; the buffer comes back with it.
-    ///
-    /// # Errors
-    /// Those of the operation.
-    fn wait(self: Box<Self>) -> Result<Vec<u8>>;
 }
 
 /// The directory of `path`, for [`Fs::sync_dir`]; `.` where it has none.

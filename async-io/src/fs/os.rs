@@ -18,8 +18,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::ticket::run_now;
-use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, Op, OpenOptions, Ticket};
+use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, OpenOptions};
 use crate::error::{Error, Result};
 
 /// The file system of the operating system.
@@ -232,9 +231,5 @@ impl File for OsFile {
 
     fn is_direct(&self) -> bool {
         self.direct.is_some()
-    }
-
-    fn submit(&self, op: Op) -> Box<dyn Ticket> {
-        run_now(self, op)
     }
 }

@@ -33,6 +33,8 @@
 //!   only. EINTR and EAGAIN never reach the caller.
 //! - **A sync that failed failed.** It is reported and never tried again here; what did not run
 //!   (EINTR, EAGAIN, cancelled with its link) is no failure.
+//! - **Write-back is no sync.** [`IoOp::StartWriteback`] makes nothing durable, takes no error of the
+//!   file away from a sync that follows, and never fails.
 //! - **Lifetimes.** Buffer and file live until the kernel is done with them, whatever the caller
 //!   does with the ticket, and the buffer comes back with the outcome, of failed operations too.
 //! - **Every ticket ends**, also when a service is shut down (it does all it has accepted first), a
@@ -108,6 +110,16 @@ pub enum IoOp {
     SyncData {
         /// The file; through the handle that wrote.
         file: Arc<dyn File>,
+    },
+    /// As [`File::start_writeback`]: a hint, so its outcome is always 0. It may take long where the
+    /// device's queue is full, which is why nobody should make the call who has better to do.
+    StartWriteback {
+        /// The file.
+        file: Arc<dyn File>,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// How many bytes; 0 is nothing.
+        len: u64,
     },
     /// As [`Fs::sync_dir`](crate::Fs::sync_dir): names that were made, moved or removed before.
     SyncDir {

@@ -70,8 +70,12 @@ impl Front {
         }
         let is_closed = self.is_closed.load(Ordering::Acquire);
         let checked = if is_closed { Err(closed()) } else { check_range(&op) };
-        let is_empty = op.buf().is_some_and(|buf| buf.is_empty())
-            && matches!(op, IoOp::Read { .. } | IoOp::Write { .. });
+        // To the kernel a write-back of 0 bytes is one up to the end.
+        let is_empty = match &op {
+            IoOp::Read { buf, .. } | IoOp::Write { buf, .. } => buf.is_empty(),
+            IoOp::StartWriteback { len, .. } => *len == 0,
+            IoOp::WriteThenSync { .. } | IoOp::SyncData { .. } | IoOp::SyncDir { .. } => false,
+        };
         if checked.is_err() || is_empty {
             let ticket = IoTicket::ready(Done { result: checked.map(|()| 0), buf: op.take_buf() });
             if let Some(also) = also {
@@ -94,13 +98,13 @@ pub(super) fn closed() -> Error {
 }
 
 fn check_range(op: &IoOp) -> Result<()> {
-    let (IoOp::Read { file, buf, offset }
-    | IoOp::Write { file, buf, offset }
-    | IoOp::WriteThenSync { file, buf, offset }) = op
-    else {
-        return Ok(());
+    let (file, len, offset) = match op {
+        IoOp::Read { file, buf, offset }
+        | IoOp::Write { file, buf, offset }
+        | IoOp::WriteThenSync { file, buf, offset } => (file, buf.len() as u64, offset),
+        IoOp::SyncData { .. } | IoOp::SyncDir { .. } | IoOp::StartWriteback { .. } => return Ok(()),
     };
-    match offset.checked_add(buf.len() as u64) {
+    match offset.checked_add(len) {
         Some(end) if end <= OFFSET_MAX => Ok(()),
         _ => Err(Error::invalid("a range past the largest offset").at_path(file.path()).at_offset(*offset)),
     }
@@ -115,6 +119,8 @@ pub(super) enum Part {
     SyncData,
     /// The directory.
     SyncDir,
+    /// A hint: that the file's bytes from `offset` on are to be written back.
+    Writeback { offset: u64, len: u64 },
 }
 
 /// An operation under way.
@@ -143,6 +149,9 @@ impl Task {
             IoOp::Read { buf, offset, .. } => (buf, *offset, false, false),
             IoOp::SyncData { .. } => return Part::SyncData,
             IoOp::SyncDir { .. } => return Part::SyncDir,
+            IoOp::StartWriteback { offset, len, .. } => {
+                return Part::Writeback { offset: *offset, len: *len };
+            }
         };
         let (from, to) = (self.done, buf.len().min(self.done + PART_BYTES_MAX));
         if from == to {
@@ -160,7 +169,7 @@ impl Task {
             Part::Transfer { from, to, offset, .. } => {
                 !file.is_direct() || is_aligned(&buf[from..to], offset)
             }
-            Part::SyncData | Part::SyncDir => true,
+            Part::SyncData | Part::SyncDir | Part::Writeback { .. } => true,
         }
     }
 
@@ -244,6 +253,7 @@ impl Task {
         match &mut self.op {
             IoOp::SyncDir { dir } => fs.sync_dir(dir)?,
             IoOp::SyncData { file } => file.sync_data()?,
+            IoOp::StartWriteback { file, offset, len } => file.start_writeback(*offset, *len),
             IoOp::WriteThenSync { file, buf, .. } if from == buf.len() => file.sync_data()?,
             IoOp::WriteThenSync { file, buf, offset } | IoOp::Write { file, buf, offset } => {
                 let to = buf.len().min(from.saturating_add(most));
@@ -288,7 +298,8 @@ impl IoOp {
             IoOp::Read { file, .. }
             | IoOp::Write { file, .. }
             | IoOp::WriteThenSync { file, .. }
-            | IoOp::SyncData { file } => Some(file),
+            | IoOp::SyncData { file }
+            | IoOp::StartWriteback { file, .. } => Some(file),
             IoOp::SyncDir { .. } => None,
         }
     }
@@ -296,14 +307,14 @@ impl IoOp {
     pub(super) fn buf(&self) -> Option<&Buf> {
         match self {
             IoOp::Read { buf, .. } | IoOp::Write { buf, .. } | IoOp::WriteThenSync { buf, .. } => Some(buf),
-            IoOp::SyncData { .. } | IoOp::SyncDir { .. } => None,
+            IoOp::SyncData { .. } | IoOp::SyncDir { .. } | IoOp::StartWriteback { .. } => None,
         }
     }
 
     pub(super) fn buf_mut(&mut self) -> Option<&mut Buf> {
         match self {
             IoOp::Read { buf, .. } | IoOp::Write { buf, .. } | IoOp::WriteThenSync { buf, .. } => Some(buf),
-            IoOp::SyncData { .. } | IoOp::SyncDir { .. } => None,
+            IoOp::SyncData { .. } | IoOp::SyncDir { .. } | IoOp::StartWriteback { .. } => None,
         }
     }
 

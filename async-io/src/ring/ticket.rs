@@ -76,7 +76,7 @@ impl IoTicket {
                 return false;
             }
             // The event is shared, so it may move for others.
-            if !state.event.wait(seen, deadline) {
+            if !state.event.wait_for_ticket(seen, deadline) {
                 return state.is_done.load(Ordering::Acquire);
             }
         }

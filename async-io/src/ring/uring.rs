@@ -126,7 +126,13 @@ impl Uring {
         }
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).map_err(at("probe"))?;
-        let codes = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::PollAdd::CODE];
+        let codes = [
+            opcode::Read::CODE,
+            opcode::Write::CODE,
+            opcode::Fsync::CODE,
+            opcode::SyncFileRange::CODE,
+            opcode::PollAdd::CODE,
+        ];
         if !codes.iter().all(|code| probe.is_supported(*code)) {
             return Err(io::Error::other("this kernel lacks an operation"));
         }
@@ -237,6 +243,13 @@ impl Kernel for Uring {
         let first = match part {
             Part::SyncData => data_sync.clone(),
             Part::SyncDir => opcode::Fsync::new(fd).build(),
+            Part::Writeback { offset, len } => {
+                // The ring's call takes 32 bits, and 0 would be all that follows. What is beyond waits
+                // for the sync.
+                let len = u32::try_from(len).unwrap_or(u32::MAX);
+                let flags = libc::SYNC_FILE_RANGE_WRITE;
+                opcode::SyncFileRange::new(fd, len).offset(offset).flags(flags).build()
+            }
             Part::Transfer { is_write, from, to, offset, .. } => {
                 let buf = task.op.buf_mut().expect("only operations with a buffer transfer");
                 let bytes = &mut buf[from..to];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use dialsm_io::fs::{Advice, Op, Ticket};
+use dialsm_io::fs::Advice;
 use dialsm_io::{ErrorKind, File};
 use parking_lot::RwLock;
 
@@ -72,9 +72,6 @@ impl File for MemFile {
         Ok(self.bytes.read().len() as u64)
     }
     fn advise(&self, _: Advice) {}
-    fn submit(&self, _: Op) -> Box<dyn Ticket> {
-        unreachable!("tables make plain calls")
-    }
 }
 
 const DB: DbId = [9; 16];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
-use dialsm_io::fs::{Access, Advice, FileLock, LockMode, Op, Ticket};
+use dialsm_io::fs::{Access, Advice, FileLock, LockMode};
 use dialsm_io::{File, Fs};
 use parking_lot::Mutex;
 
@@ -197,26 +197,4 @@ impl File for MemFile {
         Ok(self.data.lock().len() as u64)
     }
     fn advise(&self, _advice: Advice) {}
-    fn submit(&self, op: Op) -> Box<dyn Ticket> {
-        let outcome = match op {
-            Op::Write { buf, offset } => self.write_at(&buf, offset).map(|()| buf),
-            Op::Read { mut buf, offset } => self.read_at(&mut buf, offset).map(|n| {
-                buf.truncate(n);
-                buf
-            }),
-            Op::SyncData => self.sync_data().map(|()| Vec::new()),
-        };
-        Box::new(Done(outcome))
-    }
-}
-
-struct Done(Result<Vec<u8>>);
-
-impl Ticket for Done {
-    fn is_done(&self) -> bool {
-        true
-    }
-    fn wait(self: Box<Self>) -> Result<Vec<u8>> {
-        self.0
-    }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dialsm_io::fs::{Access, Advice, FileLock, LockMode, Op, Ticket};
+use dialsm_io::fs::{Access, Advice, FileLock, LockMode};
 use dialsm_io::{File, Fs, OpKind, Result, SimFs};
 use parking_lot::Mutex;
 
@@ -215,11 +215,5 @@ impl File for TapFile {
 
     fn advise(&self, advice: Advice) {
         self.inner.advise(advice);
-    }
-
-    fn submit(&self, op: Op) -> Box<dyn Ticket> {
-        // The engine submits nothing yet; when it does, the tap has to learn to see it.
-        drop(op);
-        unreachable!("the tap sees no submitted operations")
     }
 }

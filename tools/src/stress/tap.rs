@@ -5,8 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dialsm_io::fs::Ticket;
-use dialsm_io::{Access, Advice, File, FileLock, Fs, LockMode, Op, OpKind, Result};
+use dialsm_io::{Access, Advice, File, FileLock, Fs, LockMode, OpKind, Result};
 
 use super::workload::witnesses_in;
 
@@ -142,9 +141,6 @@ struct TapFile {
 }
 
 impl TapFile {
-    fn path_buf(&self) -> PathBuf {
-        self.inner.path().to_path_buf()
-    }
 }
 
 impl File for TapFile {
@@ -189,41 +185,5 @@ impl File for TapFile {
     /// Of the log none, so that the ring makes its writes through [`File::write_at`].
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         if self.ear.is_log(self.path()) { None } else { self.inner.fd() }
-    }
-
-    fn submit(&self, op: Op) -> Box<dyn Ticket> {
-        let (kind, offset) = match &op {
-            Op::Write { buf, offset } => {
-                self.ear.writing(self.path(), buf);
-                (OpKind::Write, *offset)
-            }
-            Op::SyncData => (OpKind::Sync, 0),
-            Op::Read { .. } => return self.inner.submit(op),
-        };
-        let inner = self.inner.submit(op);
-        Box::new(TapTicket { inner, ear: self.ear.clone(), op: kind, path: self.path_buf(), offset })
-    }
-}
-
-struct TapTicket {
-    inner: Box<dyn Ticket>,
-    ear: Ear,
-    op: OpKind,
-    path: PathBuf,
-    offset: u64,
-}
-
-impl Ticket for TapTicket {
-    fn is_done(&self) -> bool {
-        self.inner.is_done()
-    }
-
-    fn wait(self: Box<Self>) -> Result<Vec<u8>> {
-        let result = self.inner.wait();
-        let empty = Vec::new();
-        let data = result.as_ref().unwrap_or(&empty);
-        let call = Heard { op: self.op, path: &self.path, offset: self.offset, data, ok: result.is_ok() };
-        self.ear.listener.heard(&call);
-        result
     }
 }

@@ -138,6 +138,8 @@ impl<K: Kernel> Driver<K> {
             Part::Transfer { .. } => self.settle_write(task, res, sync_res),
             Part::SyncData | Part::SyncDir if res >= 0 => task.succeed(),
             Part::SyncData | Part::SyncDir if did_not_run(res) => self.again(task),
+            // A hint: whatever became of it, there is nothing to be done.
+            Part::Writeback { .. } => task.succeed(),
             Part::SyncData => task.fail_errno(-res, "sync"),
             Part::SyncDir => task.fail_errno(-res, "sync directory"),
         }

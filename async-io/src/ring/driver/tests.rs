@@ -9,7 +9,7 @@ use crate::env::Fork;
 use crate::env::sim::SimEnv;
 use crate::error::ErrorKind;
 use crate::fs::sim::{CrashPolicy, SimFs};
-use crate::fs::{Access, Advice, File, Fs, Op, Ticket};
+use crate::fs::{Access, Advice, File, Fs};
 use crate::ring::pool::Workers;
 use crate::ring::task::Front;
 use crate::ring::{BUF_ALIGN, Buf, IoOp, IoTicket, is_aligned};
@@ -397,9 +397,6 @@ impl File for PastCache {
     }
     fn is_direct(&self) -> bool {
         true
-    }
-    fn submit(&self, op: Op) -> Box<dyn Ticket> {
-        self.0.submit(op)
     }
 }
 
