@@ -94,7 +94,8 @@ impl World {
     }
 
     fn stream(&self, file: &Arc<dyn File>, buf_bytes: usize) -> StreamWriter {
-        let options = StreamOptions { buf_bytes, writeback_bytes: 3 * buf_bytes as u64 };
+        let options =
+            StreamOptions { buf_bytes, writeback_bytes: 3 * buf_bytes as u64, ..StreamOptions::default() };
         StreamWriter::new(Arc::clone(&self.io), Arc::clone(file), None, options).unwrap()
     }
 
@@ -290,7 +291,7 @@ impl Drop for Opener {
 }
 
 fn small_options() -> StreamOptions {
-    StreamOptions { buf_bytes: BUF_ALIGN, writeback_bytes: 2 * BUF_ALIGN as u64 }
+    StreamOptions { buf_bytes: BUF_ALIGN, writeback_bytes: 2 * BUF_ALIGN as u64, ..StreamOptions::default() }
 }
 
 /// While the disk stands still the stream goes on, in further buffers; once it is back these serve for
@@ -682,4 +683,45 @@ fn options_out_of_range_are_refused() {
         let refused = StreamWriter::new(Arc::clone(&io), Arc::clone(&file), None, options);
         assert_eq!(refused.map(|_| ()).unwrap_err().kind(), ErrorKind::InvalidArgument, "{buf_bytes}");
     }
+}
+
+/// A stream that writes itself: the same bytes, nothing under way when it ends, and an error at once.
+#[test]
+fn a_stream_may_write_on_its_own_thread() {
+    let faults = FaultFs::new(dialsm_io::SimFs::new(1));
+    let env = OsEnv::with_fs(faults.clone());
+    let io = env.start_io(&IoOptions::default()).unwrap();
+    let options = StreamOptions { submit_writes: false, ..small_options() };
+    let mut rng = SplitMix64::new(7);
+    let (mut large, mut written_back) = (0, 0);
+    for round in 0..if cfg!(miri) { 5 } else { 100u64 } {
+        let file = env.fs().create(Path::new(&format!("/own{round}"))).unwrap();
+        let mut stream = StreamWriter::new(io.clone(), file.clone(), None, options).unwrap();
+        let mut model = Vec::new();
+        for _ in 0..rng.below(20) {
+            let is_large = rng.chance(1, 10);
+            let len = if is_large { (128 << 10) + rng.below(9000) } else { rng.below(9000) };
+            large += u64::from(is_large);
+            let piece: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+            stream.write(&piece).unwrap();
+            model.extend_from_slice(&piece);
+            assert_eq!((stream.len(), stream.bytes_in_flight()), (model.len() as u64, 0));
+        }
+        let mut landing = stream.finish();
+        assert!(landing.is_done());
+        let mut found = vec![0; model.len() + 1];
+        let file = landing.try_take().expect("nothing is under way").unwrap();
+        assert_eq!(file.read_at(&mut found, 0).unwrap(), model.len());
+        assert!(found[..model.len()] == model[..]);
+        written_back += u64::from(model.len() > 2 * BUF_ALIGN);
+    }
+    assert!(cfg!(miri) || (large > 50 && written_back > 50), "{large} {written_back}");
+    faults.add(Rule::nth(OpKind::Write, 2, Fault::Errno(libc::EIO)).on("/failing"));
+    let file = env.fs().create(Path::new("/failing")).unwrap();
+    let mut stream = StreamWriter::new(io, file, None, options).unwrap();
+    stream.write(&[1; BUF_ALIGN]).unwrap();
+    stream.write(&[1; BUF_ALIGN]).expect_err("the second write failed");
+    stream.write(&[1]).expect_err("and stays so");
+    let failed = stream.finish().wait();
+    assert!(failed.is_err());
 }

@@ -42,6 +42,9 @@ enum Job {
     Help(Arc<SubJobs>),
 }
 
+/// A compaction to run, with the room for its retained inputs.
+type Picked<'a> = (&'a Arc<Tree>, Plan, Option<Reserved>);
+
 #[derive(Default)]
 struct State {
     running_flushes: usize,
@@ -319,10 +322,7 @@ fn next_flush(alive: &[Arc<Tree>]) -> Option<(&Arc<Tree>, Arc<Buffer>)> {
 ///
 /// # Errors
 /// `Internal` if two plans want one table, `Callback` if the tree's comparator panics.
-fn next_compaction<'a>(
-    engine: &Engine,
-    alive: &'a [Arc<Tree>],
-) -> Result<Option<(&'a Arc<Tree>, Plan, Option<Reserved>)>> {
+fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option<Picked<'a>>> {
     let mut best: Option<(&Arc<Tree>, f64)> = None;
     if let [only] = alive {
         best = Some((only, 0.0));

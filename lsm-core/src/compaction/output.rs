@@ -36,6 +36,9 @@ use crate::version::{TableFile, TableMeta};
 /// A table may overlap this many times its own target size in the grandparent level.
 const GRANDPARENT_OVERLAP_MAX: u64 = 10;
 
+/// Buffer of a table that the merging thread writes itself: it stays in the processor's cache.
+const OWN_BUFFER_BYTES: usize = 256 << 10;
+
 /// Writes entries, in order, into as many tables as it takes.
 pub(crate) struct Outputs<'a> {
     engine: &'a Engine,
@@ -378,16 +381,20 @@ impl<'a> Outputs<'a> {
         let engine = self.engine;
         let header = FileHeader { kind: FileKind::Table, db_id: engine.db_id, number };
         let (order, options) = (self.tree.comparator.clone(), table_options(self.tree, self.level));
-        let (direct, asynchronous) = {
+        let (direct, submit_writes) = {
             let options = engine.options.load();
-            (options.direct_writes, options.asynchronous_writes && engine.handoff.is_deferred(engine))
+            (options.direct_writes, options.asynchronous_writes)
         };
         let file = engine.env.fs().create_with(path, CreateOptions { direct })?;
-        if !asynchronous && !direct {
+        if !engine.handoff.is_deferred(engine) && !direct {
             return TableWriter::new(file, header, order, options);
         }
         let wake = Some(engine.handoff.wake.clone());
-        let stream = StreamWriter::new(engine.io.clone(), file, wake, StreamOptions::default())?;
+        let mut how = StreamOptions { submit_writes, ..StreamOptions::default() };
+        if !submit_writes && !direct {
+            how.buf_bytes = OWN_BUFFER_BYTES;
+        }
+        let stream = StreamWriter::new(engine.io.clone(), file, wake, how)?;
         TableWriter::streaming(stream, header, order, options)
     }
 
