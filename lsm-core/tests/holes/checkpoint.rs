@@ -146,11 +146,8 @@ fn h16f_the_copied_log_ends_with_a_group() {
     Bench::run(|bench| {
         let db = bench.open(&by_hand());
         let model = fill(&db);
-        // In the copy's own directory, which has another name at first.
-        let door = bench.door_at(1, |call| {
-            let path = call.path.to_string_lossy();
-            call.op == Some(OpKind::Create) && path.starts_with(COPY) && path.ends_with(".log")
-        });
+        // Behind the cut, and before the log is copied.
+        let door = bench.door_on(OpKind::HardLink, ".sst");
         let other = db.clone();
         let made = Arc::new(AtomicBool::new(false));
         let done = made.clone();
