@@ -16,6 +16,11 @@ fn no_slowdown() -> WriteOptions {
     WriteOptions { no_slowdown: true, ..WriteOptions::default() }
 }
 
+/// Waits where it has to, but not for ever.
+fn patient(bench: &Bench) -> WriteOptions {
+    WriteOptions { deadline: Some(bench.now() + 20 * SECOND), ..WriteOptions::default() }
+}
+
 /// Writes until the next write would have to wait.
 fn fill(db: &Db) {
     for i in 0..1000u32 {
@@ -163,7 +168,7 @@ fn h37_l0_is_full_at_reopen() {
         assert_eq!(refused.kind(), ErrorKind::WouldStall);
         gate.wait_for_one();
         gate.open();
-        put(&db, b"k", b"v");
+        db.put(&patient(bench), b"k", b"v").expect("put");
         assert!(files_at(&db, 0) < 8);
         db.wait_until_idle().expect("idle");
         assert_eq!(contents(&db).len(), 3);
@@ -202,16 +207,11 @@ fn h37_memtables_are_full_at_reopen() {
         door.open();
         let db = killed.open(&options);
         assert!(contents(&db) == model);
-        put(&db, b"k", &[b'v'; 3000]);
-        fill_and_drain(&db);
+        for i in 0..200u32 {
+            db.put(&patient(&killed), &i.to_be_bytes(), &[b'w'; 3000]).expect("put");
+        }
+        db.flush().expect("flush");
     });
-}
-
-fn fill_and_drain(db: &Db) {
-    for i in 0..200u32 {
-        put(db, &i.to_be_bytes(), &[b'w'; 3000]);
-    }
-    db.flush().expect("flush");
 }
 
 /// An environment whose events never reach a thread named `user`: whatever it waits for, only the time
@@ -287,7 +287,9 @@ fn h37_a_writer_that_no_event_reaches_goes_on() {
         let door = bench.door_on(OpKind::Create, ".sst");
         fill(&db);
         let waiting = db.clone();
-        let waiting = bench.spawn(move || put(&waiting, b"waits", &[b'v'; 3000]));
+        let waiting = bench.spawn(move || {
+            waiting.put(&WriteOptions::default(), b"waits", &[b'v'; 3000]).expect("put");
+        });
         bench.sleep(SECOND);
         assert_eq!(get(&db, b"waits"), None);
         put_in(&db, &x, b"k", b"v");
