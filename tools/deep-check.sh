@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# What is too slow for every change: Miri, a big-endian machine under Miri, and the long tests that
-# are ignored by default. Needs a nightly toolchain with miri and rust-src for the first two.
+# What is too slow for every change: Miri, a big-endian machine under Miri, the long tests that are
+# ignored by default, and many power cuts and kills. Needs a nightly toolchain with miri and rust-src
+# for the first two.
 #
-#   tools/deep-check.sh [miri] [big-endian] [long]      all of them without an argument
+#   tools/deep-check.sh [miri] [big-endian] [long] [stress]      all of them without an argument
 #
 # Prints what it ran; a part that cannot run here is named at the end, and is no success.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(miri big-endian long)
+[ ${#parts[@]} -gt 0 ] || parts=(miri big-endian long stress)
 report=()
 bad=0
 
@@ -72,12 +73,38 @@ long() {
     run "ignored tests, invariants on" cargo test --locked -p dialsm-core --features invariants -- --ignored
 }
 
+stress_step() { # name, expected exit code, pattern of the last line, arguments
+    local name=$1 code=$2 pattern=$3 status=0 begun=$SECONDS
+    shift 3
+    echo "== stress $name: dialsm-stress $*"
+    target/release/dialsm-stress "$@" 2>&1 | tee "$scratch/out" || status=$?
+    if [ "$status" -eq "$code" ] && tail -n 1 "$scratch/out" | grep -Eq "$pattern"; then
+        report+=("ok      stress $name ($((SECONDS - begun)) s): $(tail -n 1 "$scratch/out")")
+    else
+        report+=("FAILED  stress $name ($((SECONDS - begun)) s): $(tail -n 1 "$scratch/out")")
+        bad=1
+    fi
+}
+
+# Power cuts in the simulation, 10,000 and more without those in recoveries; each step that the engine
+# leaves out on purpose is found; killed processes.
+stress() {
+    cargo build --locked --release -p dialsm-tools --bin dialsm-stress
+    stress_step "power cuts" 0 '^sim: [0-9]{5,} cuts, .* 0 violations$' sim --seed 1 --runs 300 --cuts-per-run 40
+    local fault
+    for fault in dir-sync early-unlink fsync-retry; do
+        stress_step "break $fault" 1 ' [1-9][0-9]* violations$' sim --seed 1 --runs 20 --break "$fault" --no-shrink
+    done
+    stress_step "kills" 0 '^kill: 100 kills, [1-9][0-9]* .* 0 violations$' kill --dir "$scratch/kill" --runs 100
+}
+
 for part in "${parts[@]}"; do
     case $part in
         miri) miri ;;
         big-endian) big_endian ;;
         long) long ;;
-        *) echo "deep-check: no part '$part' (there are miri, big-endian, long)" >&2; exit 2 ;;
+        stress) stress ;;
+        *) echo "deep-check: no part '$part' (there are miri, big-endian, long, stress)" >&2; exit 2 ;;
     esac
 done
 

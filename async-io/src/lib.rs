@@ -6,7 +6,8 @@
 //! in memory with crash images, `fs/fault.rs` fails on demand), [`env`](mod@env) (clock, seeds,
 //! threads, events; `env/os.rs` the system's, `env/sim.rs` a simulation), [`ring`] (asynchronous
 //! I/O: io_uring, a thread pool, a simulation), [`durable`] (files and their names made durable in
-//! the background), [`limiter`] (how much may be under way), [`rng`].
+//! the background), [`stream`] (a file written front to back by a thread that never waits), [`limiter`]
+//! (how much may be under way), [`rng`].
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -21,6 +22,7 @@ pub mod fs;
 pub mod limiter;
 pub mod ring;
 pub mod rng;
+pub mod stream;
 
 pub use durable::{
     Durability, DurabilityOptions, DurabilityStats, DurableFile, DurableRequest, DurableTicket,
@@ -33,8 +35,9 @@ pub use fs::call::{Call, OpKind};
 pub use fs::fault::{Fault, FaultFs, Rule};
 pub use fs::os::OsFs;
 pub use fs::sim::{CrashPolicy, SimFs};
-pub use fs::{Access, Advice, File, FileLock, Fs, LockMode, Op, Ticket};
+pub use fs::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, Op, OpenOptions, Ticket};
 pub use limiter::{Limiter, LimiterOptions, LimiterStats, Permit, Priority};
 pub use ring::sim::SimIoOptions;
 pub use ring::{AsyncIo, Buf, Done, IoKind, IoOp, IoOptions, IoStats, IoTicket, ReadAt};
 pub use rng::SplitMix64;
+pub use stream::{Landing, StreamOptions, StreamWriter};

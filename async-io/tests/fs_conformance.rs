@@ -5,12 +5,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dialsm_io::{Access, Advice, ErrorKind, FaultFs, File, Fs, LockMode, Op, OsFs, SimFs, SplitMix64};
+use dialsm_io::{
+    Access, Advice, CreateOptions, ErrorKind, FaultFs, File, FileLock, Fs, LockMode, Op, OpenOptions, OsFs,
+    Result, SimFs, SplitMix64,
+};
 
 /// Runs `check` over all file systems, each with an empty directory of its own.
 fn on_all(check: fn(&dyn Fs, &Path)) {
     let dir = tempfile::tempdir().unwrap();
     check(&*OsFs::new(), dir.path());
+
+    let dir = tempfile::tempdir().unwrap();
+    check(&PastCache(OsFs::new()), dir.path());
 
     let sim = SimFs::new(1);
     sim.create_dir_all(Path::new("/base")).unwrap();
@@ -22,6 +28,48 @@ fn on_all(check: fn(&dyn Fs, &Path)) {
         let fault = FaultFs::new(inner);
         check(&*fault, dir.path());
         assert_eq!(fault.injected(), 0);
+    }
+}
+
+/// The real file system, all files past the page cache where it takes that.
+struct PastCache(Arc<OsFs>);
+
+impl Fs for PastCache {
+    fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
+        self.0.create_with(path, CreateOptions { direct: true })
+    }
+    fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn File>> {
+        self.0.open_with(path, access, OpenOptions { direct: true })
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.0.rename(from, to)
+    }
+    fn unlink(&self, path: &Path) -> Result<()> {
+        self.0.unlink(path)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.0.hard_link(from, to)
+    }
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.0.create_dir_all(path)
+    }
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.0.remove_dir(path)
+    }
+    fn list(&self, path: &Path) -> Result<Vec<String>> {
+        self.0.list(path)
+    }
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.0.exists(path)
+    }
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.0.sync_dir(path)
+    }
+    fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn FileLock>> {
+        self.0.lock(path, mode)
+    }
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        self.0.free_bytes(path)
     }
 }
 
@@ -284,6 +332,35 @@ fn random_operations_agree_with_a_model() {
         }
         for what in ["create", "rename", "unlink", "set_len", "write"] {
             assert!(done.get(what).is_some_and(|&n| n >= 50), "{done:?}");
+        }
+    });
+}
+
+/// Writes of any alignment by several threads, each on ranges of its own in blocks they share: past the
+/// page cache each is made by writing back what lies around it.
+#[test]
+fn unaligned_writes_keep_their_neighbours() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 300;
+    on_all(|fs, base| {
+        let file = fs.create(&base.join("shared")).unwrap();
+        // Pieces of 1000 bytes go round the threads, so that a block holds pieces of all four.
+        let rounds = if file.is_direct() { ROUNDS / 3 } else { ROUNDS };
+        std::thread::scope(|scope| {
+            for no in 0..THREADS {
+                let file = &file;
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        let piece = [1 + no as u8; 1000];
+                        file.write_at(&piece, ((round * THREADS + no) * 1000) as u64).unwrap();
+                    }
+                });
+            }
+        });
+        let bytes = read_all(&*file);
+        assert_eq!(bytes.len(), rounds * THREADS * 1000);
+        for (no, piece) in bytes.chunks(1000).enumerate() {
+            assert!(piece.iter().all(|b| *b == 1 + (no % THREADS) as u8), "piece {no}");
         }
     });
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use dialsm_io::{Access, CrashPolicy, ErrorKind, Fs, LockMode, OpKind, SimFs, SplitMix64};
+use dialsm_io::{
+    Access, CrashPolicy, ErrorKind, Fault, FaultFs, Fs, LockMode, OpKind, Rule, SimFs, SplitMix64,
+};
 use parking_lot::Mutex;
 
 fn p(path: &str) -> &Path {
@@ -436,6 +438,37 @@ fn a_hook_can_cut_the_power_before_every_call() {
     fs.list(p("/")).unwrap();
     let found: Vec<_> = images.lock().iter().map(|image| bytes(image, "/a")).collect();
     assert_eq!(found, [None, None, None, Some(vec![]), Some(b"abc".to_vec())]);
+}
+
+/// As on Linux: readers see what could not be written back, and no later sync brings it to the disk.
+#[test]
+fn what_a_failed_sync_lost_stays_lost_though_the_next_one_succeeds() {
+    let fs = with_synced_file(b"one");
+    let faults = FaultFs::new(fs.clone());
+    let disk = fs.clone();
+    faults.set_on_failed_sync(Arc::new(move |path| disk.fail_writeback(path)));
+    faults.add(Rule::nth(OpKind::Sync, 1, Fault::Errno(5)));
+    let file = faults.open(p("/a"), Access::ReadWrite).unwrap();
+    file.write_at(b"ONE", 0).unwrap();
+    file.write_at(&[b'x'; 9000], 4096).unwrap();
+    file.sync_data().unwrap_err();
+    file.sync_data().unwrap();
+    let cut = |policy| bytes(&fs.crash_image(policy), "/a").unwrap();
+    assert_eq!(&cut(CrashPolicy::KeepAll)[..3], b"ONE", "the machine lives");
+    assert_eq!(bytes(&fs, "/a").unwrap().len(), 4096 + 9000);
+    for policy in [CrashPolicy::DropUnsynced, CrashPolicy::Random(1), CrashPolicy::Random(2)] {
+        let left = cut(policy);
+        assert_eq!(&left[..3], b"one", "{policy:?}");
+        assert!(left[3..].iter().all(|byte| *byte == 0), "{policy:?}");
+    }
+    // A page that is written once more is written whole; the others stay lost, also behind a cut.
+    file.write_at(b"y", 4096).unwrap();
+    file.set_len(4096 + 8192).unwrap();
+    file.sync_data().unwrap();
+    let left = cut(CrashPolicy::DropUnsynced);
+    assert_eq!((left.len(), &left[..3], &left[4096..4099]), (4096 + 8192, &b"one"[..], &b"yxx"[..]));
+    assert!(left[8192..].iter().all(|byte| *byte == 0));
+    fs.fail_writeback(p("/no such file"));
 }
 
 #[test]

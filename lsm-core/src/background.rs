@@ -1,17 +1,18 @@
 //! The one scheduler of a database: worker threads that always take the most urgent job.
 //!
-//! Order, over all trees: flush before everything, since writers wait for it and it waits for nobody,
-//! the memtable that was sealed first; then parts of a compaction that is already running; then the
+//! Order, over all trees: a table that has to be made again, since the durable version waits for it; then
+//! flush, since writers wait for it and it waits for nobody, the memtable that was sealed first; then parts of a compaction that is already running; then the
 //! compaction with the highest score. One worker is kept free of compactions, so that a flush never
 //! waits for one (rule 21); where it helps with a part, it looks for a flush between entries and does it
 //! first. A job that met a full disk is tried again on a timer; after a lasting error nothing runs any
 //! more.
 //! A job that panics counts as one: nobody may wait for it for ever.
 //!
-//! The sync of a flushed table, and unlinking files, is left to a thread of its own: the worker takes
-//! the next memtable meanwhile, so that writers never wait for the disk through a flush.
+//! No worker waits for the disk but by writing to it: what they have written the hand-off makes durable
+//! (`handoff`), and it unlinks files, too. How many compactions run at once follows the limiter's window, and
+//! none starts whose inputs would have more retained than may be.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,22 +26,19 @@ use crate::compaction::job::SubJobs;
 use crate::compaction::plan::Plan;
 use crate::compaction::{job, picker};
 use crate::engine::Engine;
-use crate::flush::Flushed;
+use crate::handoff::{Handoff, Redo, Reserved};
 use crate::tree::{Buffer, Tree, TreeState};
 use crate::{Error, ErrorKind, Result, flush};
 
 /// How long after a full disk the failed job is tried again.
-const RETRY_AFTER: Nanos = 500_000_000;
-
-/// Flushed tables whose sync may be under way or waiting; beyond that a flush syncs its own.
-const SYNCS_MAX: usize = 4;
+pub(crate) const RETRY_AFTER: Nanos = 500_000_000;
 
 /// What a worker may do.
 enum Job {
+    Redo(Redo),
     Flush(Arc<Tree>, Arc<Buffer>),
-    Compact(Arc<Tree>, Box<Plan>),
+    Compact(Arc<Tree>, Box<Plan>, Option<Reserved>),
     Help(Arc<SubJobs>),
-    Settle,
 }
 
 #[derive(Default)]
@@ -49,8 +47,6 @@ struct State {
     running_compactions: usize,
     /// Parts of running compactions that a free worker may take.
     offers: Vec<Arc<SubJobs>>,
-    /// Flushed tables that are live and wait for their sync, oldest first.
-    unsynced: VecDeque<Flushed>,
     /// After a full disk: when to try again.
     retry_at: Option<Nanos>,
     stopping: bool,
@@ -65,12 +61,9 @@ pub(crate) struct Scheduler {
     pub(crate) wake: Arc<dyn Event>,
     /// A job has ended.
     pub(crate) ended: Arc<dyn Event>,
-    /// A table was flushed, files may go, or the syncing thread is to end.
-    unsynced: Arc<dyn Event>,
     state: Mutex<State>,
     /// By their workers' indexes; also of those that have left.
     threads: Mutex<BTreeMap<usize, Box<dyn JobHandle>>>,
-    syncer: Mutex<Option<Box<dyn JobHandle>>>,
 }
 
 impl Scheduler {
@@ -78,10 +71,8 @@ impl Scheduler {
         Scheduler {
             wake: env.event(),
             ended: env.event(),
-            unsynced: env.event(),
             state: Mutex::new(State::default()),
             threads: Mutex::new(BTreeMap::new()),
-            syncer: Mutex::new(None),
         }
     }
 
@@ -90,11 +81,8 @@ impl Scheduler {
     /// # Errors
     /// Those of the system; workers already started go on until [`Scheduler::stop`].
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
-        Scheduler::resize(engine, engine.options.load().background_jobs_max)?;
-        let syncer = engine.clone();
-        let thread = engine.env.spawn("dialsm-sync", Box::new(move || run_syncer(&syncer)))?;
-        *engine.scheduler.syncer.lock() = Some(thread);
-        Ok(())
+        Handoff::start(engine)?;
+        Scheduler::resize(engine, engine.options.load().background_jobs_max)
     }
 
     /// Lets `workers_max` workers run: starts the missing ones, those above it leave after their
@@ -145,10 +133,6 @@ impl Scheduler {
         self.state.lock().stopping = true;
         self.wake.notify();
         self.join_all();
-        // Last, so that it syncs what the others have left.
-        self.unsynced.notify();
-        let syncer = self.syncer.lock().take();
-        syncer.into_iter().for_each(|thread| thread.join());
     }
 
     /// Offers parts of a compaction to free workers.
@@ -166,16 +150,6 @@ impl Scheduler {
     pub(crate) fn running(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.running_flushes, state.running_compactions)
-    }
-
-    /// The log has a segment more, of which the manifest should know.
-    pub(crate) fn log_grew(&self) {
-        self.unsynced.notify();
-    }
-
-    /// Whether flushed tables wait for their sync.
-    pub(crate) fn is_syncing(&self) -> bool {
-        !self.state.lock().unsynced.is_empty()
     }
 
     /// Workers that have not left.
@@ -196,7 +170,7 @@ fn run_worker(engine: &Arc<Engine>, index: usize) {
             }
         }
         if engine.graveyard.len() > 0 {
-            engine.scheduler.unsynced.notify();
+            engine.handoff.wake.notify();
         }
         let Some(job) = next_job(engine) else {
             let retry_at = engine.scheduler.state.lock().retry_at;
@@ -210,62 +184,8 @@ fn run_worker(engine: &Arc<Engine>, index: usize) {
     }
 }
 
-/// The syncing thread. It unlinks one file at a time, so that no table waits long for its sync.
-fn run_syncer(engine: &Arc<Engine>) {
-    let scheduler = &engine.scheduler;
-    loop {
-        let seen = scheduler.unsynced.epoch();
-        let (flushed, stopping) = {
-            let state = scheduler.state.lock();
-            (state.unsynced.front().cloned(), state.stopping)
-        };
-        let Some(flushed) = flushed else {
-            let mut buried = false;
-            caught(engine, || buried = engine.graveyard.bury_one(engine));
-            if !buried && engine.versions.is_name_pending(engine) && engine.error.check().is_ok() {
-                caught(engine, || {
-                    // Its success says nothing of what another job met.
-                    if let Err(error) = engine.versions.settle(engine) {
-                        note(engine, "a manifest write", Err(error));
-                    }
-                });
-                scheduler.ended.notify();
-            } else if !buried {
-                if stopping {
-                    return;
-                }
-                scheduler.unsynced.wait(seen, None);
-            }
-            continue;
-        };
-        if engine.error.is_lasting() {
-            // The queue of edits has stopped: the log and the durable version are what counts now.
-            scheduler.state.lock().unsynced.clear();
-        } else {
-            caught(engine, || note(engine, "a flush", flushed.settle(engine)));
-            scheduler.state.lock().unsynced.pop_front();
-        }
-        scheduler.ended.notify();
-        scheduler.wake.notify();
-    }
-}
-
-/// Leaves the sync to its thread, or does it here if that one is far behind.
-fn settle_soon(engine: &Arc<Engine>, flushed: Flushed) {
-    {
-        let mut state = engine.scheduler.state.lock();
-        if state.unsynced.len() < SYNCS_MAX {
-            state.unsynced.push_back(flushed);
-            drop(state);
-            engine.scheduler.unsynced.notify();
-            return;
-        }
-    }
-    note(engine, "a flush", flushed.settle(engine));
-}
-
 /// Does `work`; a panic stops the database as a lasting error does.
-fn caught(engine: &Engine, work: impl FnOnce()) {
+pub(crate) fn caught(engine: &Engine, work: impl FnOnce()) {
     // Nothing that the job was changing is relied on after this but what a crash would leave, too.
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         engine.error.latch_lasting("a background job", &panicked());
@@ -280,26 +200,34 @@ pub(crate) fn panicked() -> Error {
 
 fn run(engine: &Arc<Engine>, job: Job) {
     match job {
+        Job::Redo(redo) => {
+            let again = redo.run(engine);
+            if again.is_some() {
+                engine.scheduler.state.lock().retry_at = Some(engine.env.now() + RETRY_AFTER);
+            }
+            engine.handoff.redo_ended(again);
+        }
         Job::Flush(tree, buffer) => {
             let result = flush::run(engine, &tree, &buffer);
             engine.scheduler.state.lock().running_flushes -= 1;
-            match result {
-                Ok(flushed) => settle_soon(engine, flushed),
-                Err(error) => note(engine, "a flush", Err(error)),
-            }
+            note(engine, "a flush", result.and_then(|()| settle_at_once(engine)));
         }
-        Job::Compact(tree, plan) => {
-            let result = job::run(engine, &tree, &plan, None);
+        Job::Compact(tree, plan, reserved) => {
+            let result = job::run(engine, &tree, &plan, reserved, None, false);
             engine.scheduler.state.lock().running_compactions -= 1;
-            note(engine, "a compaction", result);
+            note(engine, "a compaction", result.and_then(|()| settle_at_once(engine)));
         }
         Job::Help(parts) => parts.run_one(engine, &|| flush_first(engine)),
-        Job::Settle => note(engine, "a manifest write", engine.versions.settle(engine)),
     }
 }
 
+/// With deferred sync off the job that wrote a table settles it, too.
+fn settle_at_once(engine: &Engine) -> Result<()> {
+    if engine.handoff.is_deferred(engine) { Ok(()) } else { engine.versions.settle(engine) }
+}
+
 /// Latches or lifts what a job met.
-fn note(engine: &Engine, what: &str, result: Result<()>) {
+pub(crate) fn note(engine: &Engine, what: &str, result: Result<()>) {
     match result {
         Ok(()) => engine.error.lift_passing(),
         Err(error) if error.kind() == ErrorKind::Cancelled => {}
@@ -343,31 +271,27 @@ fn next_job(engine: &Arc<Engine>) -> Option<Job> {
             return None;
         }
         state.retry_at = None;
-        if engine.versions.has_unsettled() || engine.versions.is_name_pending(engine) {
-            return Some(Job::Settle);
-        }
+    }
+    if let Some(redo) = engine.handoff.next_redo() {
+        return Some(Job::Redo(redo));
     }
     let alive = engine.keyspaces.alive();
     if let Some((tree, buffer)) = next_flush(&alive) {
         state.running_flushes += 1;
         return Some(Job::Flush(tree.clone(), buffer));
     }
-    let none_runs = state.running_flushes == 0 && state.running_compactions == 0;
-    if none_runs && engine.versions.is_abandoned() {
-        // A job of the user's thread ended without settling what it had installed.
-        return Some(Job::Settle);
-    }
     if let Some(offer) = state.offers.iter().find(|offer| offer.has_open()) {
         return Some(Job::Help(offer.clone()));
     }
-    let compactions_max = engine.options.load().background_jobs_max.saturating_sub(1).max(1);
+    let most = engine.options.load().background_jobs_max.saturating_sub(1).max(1);
+    let compactions_max = engine.handoff.limiter.jobs(most);
     if state.running_compactions >= compactions_max {
         return None;
     }
     match next_compaction(engine, &alive) {
-        Ok(Some((tree, plan))) => {
+        Ok(Some((tree, plan, reserved))) => {
             state.running_compactions += 1;
-            Some(Job::Compact(tree.clone(), Box::new(plan)))
+            Some(Job::Compact(tree.clone(), Box::new(plan), reserved))
         }
         Ok(None) => None,
         Err(error) => {
@@ -400,7 +324,10 @@ fn next_flush(alive: &[Arc<Tree>]) -> Option<(&Arc<Tree>, Arc<Buffer>)> {
 ///
 /// # Errors
 /// `Internal` if two plans want one table, `Callback` if the tree's comparator panics.
-fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option<(&'a Arc<Tree>, Plan)>> {
+fn next_compaction<'a>(
+    engine: &Engine,
+    alive: &'a [Arc<Tree>],
+) -> Result<Option<(&'a Arc<Tree>, Plan, Option<Reserved>)>> {
     let mut best: Option<(&Arc<Tree>, f64)> = None;
     if let [only] = alive {
         best = Some((only, 0.0));
@@ -417,9 +344,23 @@ fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option
     let watch = Watch::begin(&tree.comparator);
     let Some(plan) = may_compact(tree, &state) else { return Ok(None) };
     watch.check()?;
+    let Ok(reserved) = reserve(engine, &plan) else { return Ok(None) };
     plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
     state.compactions_running += 1;
-    Ok(Some((tree, plan)))
+    Ok(Some((tree, plan, reserved)))
+}
+
+/// Reserves room for what the plan's inputs will have retained; a move retains nothing.
+///
+/// # Errors
+/// `Busy` if there is none before something settles.
+pub(crate) fn reserve(engine: &Engine, plan: &Plan) -> Result<Option<Reserved>> {
+    if plan.trivial_move {
+        return Ok(None);
+    }
+    let max = engine.options.load().retained_bytes_max;
+    let reserved = engine.handoff.retained.try_reserve(plan.input_bytes(), max);
+    reserved.map(Some).ok_or_else(|| Error::new(ErrorKind::Busy, "too much waits to become durable"))
 }
 
 /// The compaction that the tree wants most, if it may have one. Under the tree's lock.
@@ -446,7 +387,7 @@ pub(crate) fn is_idle(engine: &Engine) -> bool {
     };
     state.running_flushes == 0
         && state.running_compactions == 0
-        && state.unsynced.is_empty()
+        && engine.handoff.is_idle()
         && !engine.versions.has_unsettled()
         && engine.keyspaces.alive().iter().all(is_calm)
 }

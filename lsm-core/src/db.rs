@@ -437,6 +437,13 @@ impl Db {
         background::wait_until_idle(self.engine())
     }
 
+    /// Flushes and compactions that are live and not yet in the durable manifest. For tests, which
+    /// ask it inside calls on files, too: it waits for nothing.
+    #[doc(hidden)]
+    pub fn unsettled_installs(&self) -> usize {
+        self.engine().versions.unsettled()
+    }
+
     /// A property of the database by name, as text: of all keyspaces together, where each has its own.
     /// `None` for a name that is not known. See [`Db::properties`].
     pub fn property(&self, name: &str) -> Option<String> {

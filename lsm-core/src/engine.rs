@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
-use dialsm_io::Env;
 use dialsm_io::env::Nanos;
-use dialsm_io::fs::{Access, FileLock};
+use dialsm_io::fs::{Access, FileLock, OpenOptions};
+use dialsm_io::{AsyncIo, Env};
 
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
 use crate::filename::FileName;
+use crate::handoff::Handoff;
 use crate::keyspace::{self, Keyspaces};
 use crate::metrics::{Counter, Metrics};
 use crate::obsolete::Graveyard;
@@ -47,6 +48,9 @@ pub(crate) struct Engine {
     pub(crate) log: Log,
     pub(crate) versions: VersionSet,
     pub(crate) scheduler: Scheduler,
+    /// Asynchronous I/O: tables are written through it.
+    pub(crate) io: Arc<dyn AsyncIo>,
+    pub(crate) handoff: Handoff,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) tables: TableCache,
@@ -159,12 +163,14 @@ impl Engine {
 
     pub(crate) fn open_table_file(&self, tree: &Tree, table: &TableFile) -> Result<Arc<TableReader>> {
         let path = FileName::Table(table.number()).path(&self.dir);
-        let file = self.env.fs().open(&path, Access::Read).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => {
-                Error::corruption("a table that the manifest names is missing").at_path(&path)
-            }
-            _ => error,
-        })?;
+        let options = OpenOptions { direct: self.options.load().direct_reads };
+        let file =
+            self.env.fs().open_with(&path, Access::Read, options).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => {
+                    Error::corruption("a table that the manifest names is missing").at_path(&path)
+                }
+                _ => error,
+            })?;
         TableReader::open_with_prefixes(
             file,
             &self.db_id,

@@ -1,16 +1,18 @@
 //! Flush: the oldest sealed memtable becomes one L0 table.
 //!
 //! ```text
-//! F1 take the snapshots  F2 write the table  F3 live version: table in, memtable out
-//! F4 sync file, then directory               F5 settle: manifest durable, floor moves, log retires
+//! F1 take the snapshots  F2 write the table, submit its sync  F3 live version: table in, memtable out
+//! F4 table and name durable               F5 settle: manifest durable, floor moves, log retires
 //! ```
-//! Writers that wait for a memtable go on after F3: until F5 the log is the durable copy.
+//! Writers that wait for a memtable go on after F3; F4 and F5 are the hand-off's. Until F5 the log is the
+//! durable copy, and until F4 the memtable stays in memory, so that the table can be made again.
 //!
-//! The tree's floor moves with its table in one edit, to the first sequence after the memtable
-//! (rule 12). Until F5 has returned the log keeps all that the table holds.
+//! The tree's floor moves with its table in one record, to the first sequence after the memtable
+//! (rule 12).
 
 use std::sync::Arc;
 
+use dialsm_io::Priority;
 use dialsm_io::env::Nanos;
 
 use crate::Result;
@@ -19,86 +21,69 @@ use crate::callback::Watch;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
+use crate::handoff::Source;
 use crate::invariants::check_installed;
 use crate::key::user_key;
 use crate::range_del::fragments::{Covering, needed};
 use crate::tree::{Buffer, Tree, TreeView};
-use crate::version::TableFile;
-use crate::version::edit::TreeEdit;
-use crate::version::set::Ticket;
+use crate::version::set::Install;
 
 /// How often a flush says how far it is; each time, writers that wait for it may go on a little.
 const PROGRESS_STEPS: u64 = 64;
 
-/// A table that is live and not yet durable.
-#[derive(Clone)]
-pub(crate) struct Flushed(Arc<Unsettled>);
-
-struct Unsettled {
-    written: Written,
-    ticket: Ticket,
-    started: Nanos,
-}
-
-impl Flushed {
-    /// F4: makes the table durable, so that it may settle.
-    ///
-    /// # Errors
-    /// Those of the file system; the database takes no more writes then.
-    pub(crate) fn sync(&self, engine: &Engine) -> Result<()> {
-        let Unsettled { written, ticket, started } = &*self.0;
-        engine.versions.sync(engine, written, ticket)?;
-        let bytes = written.tables.iter().map(|meta| meta.file_bytes).sum();
-        engine.metrics.add_flush(bytes, engine.env.now() - started);
-        Ok(())
-    }
-
-    /// F4 and F5.
-    ///
-    /// # Errors
-    /// As [`Flushed::sync`]; after a failed F5 the table settles later.
-    pub(crate) fn settle(&self, engine: &Engine) -> Result<()> {
-        self.sync(engine)?;
-        engine.versions.settle(engine)
-    }
-}
-
-/// F1 to F3 for `buffer`, the oldest sealed memtable of `tree`, whose last writer has left.
+/// F1 to F3 for `buffer`, the oldest sealed memtable of `tree`, whose last writer has left. If the
+/// table's last writes are under way, F3 comes when they are over.
 ///
 /// # Errors
 /// `Cancelled` if the tree's keyspace was dropped meanwhile; those of the file system. The memtable
 /// stays sealed and may be flushed again.
-pub(crate) fn run(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<Flushed> {
-    let started = engine.env.now();
-    let installed =
-        write_table(engine, tree, buffer).and_then(|written| match install(engine, tree, buffer, &written) {
-            Ok(ticket) => Ok((written, ticket)),
-            Err(error) => {
-                if tree.is_dropped() {
-                    written.discard(engine);
-                }
-                Err(error)
-            }
-        });
-    // From here on the next flush of this tree may begin; after a failure, this one again.
-    tree.lock().flushing = false;
-    let (written, ticket) = installed?;
-    engine.schedule();
-    Ok(Flushed(Arc::new(Unsettled { written, ticket, started })))
-}
-
-/// Writes the entries of a memtable that anybody can still see into a table; none if there are none.
-fn write_table(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written> {
+pub(crate) fn run(engine: &Arc<Engine>, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
+    let done = Done { tree: tree.clone(), buffer: buffer.clone(), started: engine.env.now() };
     let watch = Watch::begin(&tree.comparator);
-    Written::watched(write_unwatched(engine, tree, buffer), &watch, engine)
+    let written = write_table(engine, tree, buffer, None);
+    match Written::watched(written, &watch, engine) {
+        Ok(written) => {
+            engine.handoff.when_written(engine, "a flush", written, move |e, w| done.install(e, w))
+        }
+        Err(error) => done.install(engine, Err(error)),
+    }
 }
 
-fn write_unwatched(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Written> {
-    let epoch = {
+/// A flush whose table is written.
+struct Done {
+    tree: Arc<Tree>,
+    buffer: Arc<Buffer>,
+    started: Nanos,
+}
+
+impl Done {
+    /// F3.
+    fn install(self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
+        let bytes = written.as_ref().map_or(0, Written::bytes);
+        let installed = written.and_then(|written| install(engine, &self.tree, &self.buffer, written));
+        // From here on the next flush of this tree may begin; after a failure, this one again.
+        self.tree.lock().flushing = false;
+        installed?;
+        engine.metrics.add_flush(bytes, engine.env.now() - self.started);
+        engine.schedule();
+        Ok(())
+    }
+}
+
+/// Writes the entries of a memtable that anybody can still see into a table; none if there are none. With
+/// an `epoch` the table is made again, in the place of the one that had it.
+pub(crate) fn write_table(
+    engine: &Engine,
+    tree: &Tree,
+    buffer: &Buffer,
+    epoch: Option<u64>,
+) -> Result<Written> {
+    let is_again = epoch.is_some();
+    let epoch = epoch.unwrap_or_else(|| {
         let mut state = tree.lock();
         state.next_epoch += 1;
         state.next_epoch - 1
-    };
+    });
     let snapshots = engine.snapshots.for_job(engine.commit.visible());
     // Older tables may hold anything: no tombstone is dropped, no sequence zeroed.
     let anything_below = |_: &[u8]| true;
@@ -112,15 +97,19 @@ fn write_unwatched(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Writ
         CompactionIter::new(buffer.table.iter(), tree.comparator.clone(), snapshots, false, anything_below)
             .merging(tree.merging.operator.clone())
             .covering(covering);
-    let mut outputs = Outputs::new(engine, tree, 0, epoch).with_range_dels(fragments);
     let bytes = buffer.table.raw_key_bytes() + buffer.table.raw_value_bytes();
+    // Never waits at the limiter.
+    let mut outputs = Outputs::new(engine, tree, 0, epoch)
+        .limited(Priority::Flush, bytes, &|| Ok(()))
+        .with_range_dels(fragments);
+    outputs = if is_again { outputs.again() } else { outputs };
     let step = bytes / PROGRESS_STEPS + 1;
     let (mut written, mut report_at) = (0, step);
     entries.start(None, None)?;
     while entries.valid() {
         outputs.add(entries.key(), entries.value())?;
         written += (user_key(entries.key()).len() + entries.value().len()) as u64;
-        if written >= report_at {
+        if written >= report_at && !is_again {
             report_at = written + step;
             tree.ration(written as f64 / bytes as f64);
         }
@@ -130,18 +119,23 @@ fn write_unwatched(engine: &Engine, tree: &Tree, buffer: &Buffer) -> Result<Writ
     outputs.finish()
 }
 
-fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Written) -> Result<Ticket> {
-    let mut edit = TreeEdit { tree: tree.id, floor: Some(buffer.floor_after()), ..TreeEdit::default() };
-    let mut added = Vec::new();
-    for meta in &written.tables {
-        edit.added.push((0, meta.describe()));
-        added.push((0, TableFile::new(&tree.comparator, meta.clone())));
-    }
+fn install(engine: &Arc<Engine>, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: Written) -> Result<()> {
+    let added = written.table_files(&tree.comparator, 0);
     let mut state = tree.lock();
     if state.dropped {
+        drop(state);
+        written.discard(engine);
         return Err(cancelled());
     }
-    let version = Arc::new(tree.view().version.apply(&[], &added)?);
+    let applied = tree.view().version.apply(&[], &added);
+    let version = match applied {
+        Ok(version) => Arc::new(version),
+        Err(error) => {
+            drop(state);
+            written.discard(engine);
+            return Err(error);
+        }
+    };
     tree.publish(&mut state, |view| TreeView {
         active: view.active.clone(),
         sealed: view.sealed.iter().filter(|other| !Arc::ptr_eq(other, buffer)).cloned().collect(),
@@ -150,15 +144,27 @@ fn install(engine: &Engine, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: &Wr
     if buffer.has_unlogged() {
         state.unlogged_floor = buffer.floor_after();
     }
-    let ticket = {
-        let group = buffer.together.get().cloned();
-        engine.versions.queue_together(tree, &mut state, edit, version.clone(), Vec::new(), group)
+    let install = Install {
+        removed: Vec::new(),
+        added,
+        version: version.clone(),
+        floor: Some(buffer.floor_after()),
+        leaving: Vec::new(),
+        reserved: None,
+        together: buffer.together.get().cloned(),
     };
+    engine.versions.push(tree, &mut state, install);
     tree.refresh_stall(state);
     tree.ration(0.0);
-    if engine.write_budget.release(&buffer.charge) {
+    let wakes = if written.tables.is_empty() {
+        engine.write_budget.release(&buffer.charge)
+    } else {
+        engine.write_budget.retain(&buffer.charge)
+    };
+    if wakes {
         engine.wake_writers();
     }
-    check_installed(engine, tree, &version)?;
-    Ok(ticket)
+    written.set_maker(engine, tree, &Source::of_flush(buffer, written.tables.len()));
+    engine.handoff.wake.notify();
+    check_installed(engine, tree, &version)
 }

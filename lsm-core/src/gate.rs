@@ -22,11 +22,6 @@ impl Gate {
         Gate { held: AtomicBool::new(false), freed: env.event() }
     }
 
-    /// Whether somebody is inside right now.
-    pub(crate) fn is_held(&self) -> bool {
-        self.held.load(Ordering::Acquire)
-    }
-
     pub(crate) fn enter(&self) -> GateGuard<'_> {
         loop {
             let seen = self.freed.epoch();

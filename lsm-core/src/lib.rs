@@ -32,10 +32,13 @@ pub mod coding;
 pub mod compaction;
 pub mod db;
 mod engine;
+#[doc(hidden)]
+pub mod fault;
 pub mod filename;
 mod flush;
 pub mod format;
 mod gate;
+mod handoff;
 mod invariants;
 pub mod iterator;
 pub mod key;

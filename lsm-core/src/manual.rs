@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::background::reserve;
 use crate::callback::Watch;
 use crate::compaction::job;
 use crate::compaction::picker::{self, RangePick};
+use crate::compaction::plan::Plan;
 use crate::engine::Engine;
+use crate::handoff::Reserved;
 use crate::keyspace;
 use crate::options::{CompactRangeOptions, FlushOptions};
 use crate::tree::Tree;
@@ -40,26 +43,23 @@ fn wait_for_room(engine: &Engine, tree: &Tree) -> Result<()> {
     }
 }
 
-/// Waits until no memtable of the tree is sealed and nothing of it waits to be settled.
+/// Waits until the memtables that are sealed now, and all that is live now, are durable in tables.
 pub(crate) fn wait_until_flushed(engine: &Engine, tree: &Tree) -> Result<()> {
+    let (sealed, mut last) = {
+        let _state = tree.lock();
+        let sealed = tree.view().sealed.first().map(|newest| newest.floor_after());
+        (sealed, engine.versions.last_unsettled(tree.id))
+    };
     loop {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
         engine.error.check()?;
-        let pending = {
-            let state = tree.lock();
-            state.flushing || !tree.view().sealed.is_empty()
-        };
-        if !pending && !engine.versions.has_unsettled_of(tree.id) {
+        let floor = tree.lock().durable_floor;
+        last = last.filter(|step| !engine.versions.is_settled(tree.id, *step));
+        if (last.is_none() && sealed.is_none_or(|sealed| floor >= sealed)) || tree.is_dropped() {
             return Ok(());
         }
-        if !pending && !engine.scheduler.is_syncing() {
-            // What no worker is about to settle.
-            engine.versions.settle(engine)?;
-            if !engine.versions.has_unsettled_of(tree.id) {
-                return Ok(());
-            }
-        }
+        engine.schedule();
         engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
     }
 }
@@ -130,23 +130,55 @@ fn compact_levels(
                 options.rewrite_bottom,
             );
             watch.check()?;
-            if let RangePick::Plan(plan) = &picked {
-                plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
-                state.compactions_running += 1;
+            match picked {
+                RangePick::Plan(plan) => match reserve(engine, &plan) {
+                    Ok(reserved) => {
+                        plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
+                        state.compactions_running += 1;
+                        Picked::Plan(plan, reserved)
+                    }
+                    Err(_) => Picked::Busy,
+                },
+                RangePick::Busy => Picked::Busy,
+                RangePick::Nothing => Picked::Nothing,
             }
-            picked
         };
         match picked {
-            RangePick::Nothing => return Ok(()),
-            RangePick::Busy => {
+            Picked::Nothing => return Ok(()),
+            Picked::Busy => {
                 engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
             }
-            RangePick::Plan(plan) => {
-                let result = job::run(engine, tree, &plan, options.cancel.as_ref());
+            Picked::Plan(plan, reserved) => {
+                let result = job::run(engine, tree, &plan, reserved, options.cancel.as_ref(), true);
                 engine.scheduler.ended.notify();
-                return result;
+                result?;
+                return wait_until_settled(engine, tree);
             }
         }
+    }
+}
+
+/// What a compaction by hand may do next.
+enum Picked {
+    Nothing,
+    Busy,
+    Plan(Box<Plan>, Option<Reserved>),
+}
+
+/// Waits until what is live of the tree now is durable.
+fn wait_until_settled(engine: &Engine, tree: &Tree) -> Result<()> {
+    if !engine.handoff.is_deferred(engine) {
+        engine.versions.settle(engine)?;
+    }
+    let Some(last) = engine.versions.last_unsettled(tree.id) else { return Ok(()) };
+    loop {
+        let seen = engine.scheduler.ended.epoch();
+        if engine.versions.is_settled(tree.id, last) {
+            return Ok(());
+        }
+        engine.check_open()?;
+        engine.error.check()?;
+        engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
     }
 }
 

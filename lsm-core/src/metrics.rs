@@ -84,6 +84,10 @@ counters! {
     FlushBytes = flush_bytes,
     /// Nanoseconds spent flushing.
     FlushNs = flush_ns,
+    /// Tables whose sync failed after they were live.
+    TableSyncFailures = table_sync_failures,
+    /// Those that were made again from what they were made of.
+    TablesRedone = tables_redone,
     /// Tables moved to the next level without being rewritten.
     TrivialMoves = trivial_moves,
     /// Point look-ups.

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use dialsm_io::fs::{LockMode, parent_dir};
-use dialsm_io::{Env, Fs};
+use dialsm_io::{Env, Fs, IoOptions};
 
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
 use crate::engine::Engine;
 use crate::filename::FileName;
+use crate::handoff::Handoff;
 use crate::keyspace::{Alive, DEFAULT_KEYSPACE, Keyspaces, check_name};
 use crate::merge_operator::Merging;
 use crate::metrics::Metrics;
@@ -278,6 +279,7 @@ pub(crate) fn build(
     let write_budget = Arc::new(WriteBudget::new(options.write_buffers_total()));
     let may_create = options.create_if_missing && !read_only;
     let trees = make_trees(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget, may_create)?;
+    let io = env.start_io(&IoOptions { use_ring: options.use_io_uring, ..IoOptions::default() })?;
     let log = Log::new(
         env.as_ref(),
         dir.to_path_buf(),
@@ -298,6 +300,8 @@ pub(crate) fn build(
         commit: Commit::new(LogWriter::default(), found.last_seqno),
         log,
         scheduler: Scheduler::new(env.as_ref()),
+        handoff: Handoff::new(&env, &options)?,
+        io,
         snapshots: Arc::new(SnapshotList::default()),
         tables: TableCache::new(options.open_tables_max, options.table_cache_bytes, env.event()),
         blocks,
@@ -367,6 +371,7 @@ pub(crate) fn stop(engine: &Engine) -> bool {
         engine.wake_writers();
         engine.schedule();
         ended.notify();
+        engine.handoff.limiter.close();
         engine.scheduler.stop();
         // Who leads after this sees that the database is closing.
         engine.commit.between_groups(engine, |_, _| ());
@@ -383,6 +388,8 @@ pub(crate) fn stop(engine: &Engine) -> bool {
         ended.wait(seen, Some(engine.env.now() + 50_000_000));
     }
     if first {
+        engine.handoff.stop();
+        engine.io.shutdown();
         engine.stopped.store(true, Ordering::SeqCst);
         ended.notify();
     }

@@ -346,7 +346,7 @@ fn a_flush_returns_only_when_the_manifest_is_durable() {
         slow_manifest(&env);
         db.flush().expect("flush");
         let image = env.sim_fs().crash_image(CrashPolicy::DropUnsynced);
-        assert_eq!(machine.env.now(), 1_000_000_000);
+        assert!(machine.env.now() >= 1_000_000_000, "the manifest was waited for");
         drop(db);
         let after = Machine::new(&env, image, &tiny(), Model::new());
         let db = open(&after.env, &tiny()).expect("open after the crash");

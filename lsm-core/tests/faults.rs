@@ -446,7 +446,8 @@ fn a_full_disk_met_once_passes_wherever_it_was_met() {
             db.wait_until_idle().expect("idle");
             run.faults.add(Rule::nth(op, 1, Fault::Errno(ENOSPC)).on(part));
             let met = [db.put(&unsynced(), b"during", &[b'v'; 70_000]).err(), db.flush().err()];
-            assert_eq!(run.faults.injected(), 1, "{op:?} of {part} never came");
+            assert!(run.faults.injected() >= 1, "{op:?} of {part} never came");
+            run.faults.clear();
             let kinds: Vec<_> = met.iter().flatten().map(Error::kind).collect();
             assert!(kinds.iter().all(|kind| *kind == ErrorKind::NoSpace), "{op:?} of {part}: {kinds:?}");
             assert!(!kinds.is_empty(), "{op:?} of {part} failed unnoticed");
@@ -512,7 +513,10 @@ fn a_panic_in_a_background_job_stops_writes_and_hangs_nobody() {
         let env = run.env.clone();
         env.run(|| {
             let db = open(&env, &tiny()).expect("open");
-            run.faults.add(Rule::nth(op, 1, Fault::Panic).on(part));
+            // A table whose sync fails is made again: that one, too.
+            let is_sync = op == OpKind::Sync;
+            let rule = if is_sync { Rule::every(op, Fault::Panic) } else { Rule::nth(op, 1, Fault::Panic) };
+            run.faults.add(rule.on(part));
             let mut model = contents(&db).expect("read");
             let mut refused = None;
             // More than enough for several flushes and compactions.
@@ -527,7 +531,8 @@ fn a_panic_in_a_background_job_stops_writes_and_hangs_nobody() {
                 }
                 env.sleep(1_000_000);
             }
-            assert_eq!(run.faults.injected(), 1, "{op:?} of {part} never came");
+            assert!(run.faults.injected() >= 1, "{op:?} of {part} never came");
+            run.faults.clear();
             let refused = refused.unwrap_or_else(|| panic!("{op:?} of {part}: writes went on"));
             assert_eq!(refused.kind(), ErrorKind::Poisoned, "{op:?} of {part}");
             assert_eq!(db.flush().expect_err("stopped").kind(), ErrorKind::Poisoned);

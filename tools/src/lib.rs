@@ -20,4 +20,5 @@ pub mod exit;
 pub mod inspect;
 pub mod progress;
 pub mod store;
+pub mod stress;
 pub mod text;

@@ -13,9 +13,10 @@ use parking_lot::Mutex;
 
 use super::call::OpKind;
 use super::ticket::{DoneTicket, run_now};
-use super::{Access, Advice, File, FileLock, Fs, LockMode, Op, Ticket};
+use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, Op, OpenOptions, Ticket};
 use crate::env::Nanos;
 use crate::error::{Error, Result};
+use crate::ring::BUF_ALIGN;
 
 /// What a rule does to a call that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,9 @@ impl Rule {
 /// How a delay passes its time.
 pub type Sleeper = Arc<dyn Fn(Nanos) + Send + Sync>;
 
+/// Told of the path of a file whose sync a rule makes fail.
+pub type FailedSync = Arc<dyn Fn(&Path) + Send + Sync>;
+
 /// A wrapper that counts calls and injects faults.
 pub struct FaultFs {
     inner: Arc<dyn Fs>,
@@ -90,6 +94,7 @@ struct Faults {
     calls: [AtomicU64; OpKind::ALL.len()],
     injected: AtomicU64,
     sleeper: Mutex<Sleeper>,
+    on_failed_sync: Mutex<Option<FailedSync>>,
 }
 
 impl FaultFs {
@@ -100,6 +105,7 @@ impl FaultFs {
             calls: std::array::from_fn(|_| AtomicU64::new(0)),
             injected: AtomicU64::new(0),
             sleeper: Mutex::new(Arc::new(|nanos| std::thread::sleep(Duration::from_nanos(nanos)))),
+            on_failed_sync: Mutex::new(None),
         };
         Arc::new(FaultFs { inner, faults: Arc::new(faults) })
     }
@@ -129,8 +135,19 @@ impl FaultFs {
         *self.faults.sleeper.lock() = sleeper;
     }
 
+    /// Sets who is told where a sync of a file fails without effect: in a simulation
+    /// [`SimFs::fail_writeback`](super::sim::SimFs::fail_writeback), so that a second sync that
+    /// succeeds brings nothing back.
+    pub fn set_on_failed_sync(&self, told: FailedSync) {
+        *self.faults.on_failed_sync.lock() = Some(told);
+    }
+
     fn name_op<T>(&self, op: OpKind, path: &Path, call: impl FnOnce() -> Result<T>) -> Result<T> {
         self.faults.wrap(op, [Some(path), None], path, call)
+    }
+
+    fn wrap_file(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(FaultFile { inner, faults: Arc::clone(&self.faults) })
     }
 }
 
@@ -151,6 +168,12 @@ impl Faults {
             let sleeper = Arc::clone(&self.sleeper.lock());
             sleeper(nanos);
             return None;
+        }
+        if let (OpKind::Sync, Some(Fault::Errno(_) | Fault::TornWrite(..))) = (op, acting) {
+            let told = self.on_failed_sync.lock().clone();
+            if let (Some(told), Some(path)) = (told, paths[0]) {
+                told(path);
+            }
         }
         assert!(acting != Some(Fault::Panic), "an injected panic in a call of {op:?}");
         acting
@@ -183,12 +206,22 @@ fn injected(op: OpKind, errno: i32, path: &Path) -> Error {
 impl Fs for FaultFs {
     fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
         let file = self.name_op(OpKind::Create, path, || self.inner.create(path))?;
-        Ok(Arc::new(FaultFile { inner: file, faults: Arc::clone(&self.faults) }))
+        Ok(self.wrap_file(file))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn File>> {
         let file = self.name_op(OpKind::Open, path, || self.inner.open(path, access))?;
-        Ok(Arc::new(FaultFile { inner: file, faults: Arc::clone(&self.faults) }))
+        Ok(self.wrap_file(file))
+    }
+
+    fn create_with(&self, path: &Path, options: CreateOptions) -> Result<Arc<dyn File>> {
+        let file = self.name_op(OpKind::Create, path, || self.inner.create_with(path, options))?;
+        Ok(self.wrap_file(file))
+    }
+
+    fn open_with(&self, path: &Path, access: Access, options: OpenOptions) -> Result<Arc<dyn File>> {
+        let file = self.name_op(OpKind::Open, path, || self.inner.open_with(path, access, options))?;
+        Ok(self.wrap_file(file))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -271,6 +304,10 @@ impl FaultFile {
             }
             Some(Fault::Errno(errno)) => (0, errno),
             Some(Fault::ErrnoAfter(errno)) => (buf.len(), errno),
+            // Past the page cache a write is torn between blocks only.
+            Some(Fault::TornWrite(bytes, errno)) if self.inner.is_direct() => {
+                (bytes.min(buf.len()) / BUF_ALIGN * BUF_ALIGN, errno)
+            }
             Some(Fault::TornWrite(bytes, errno)) => (bytes.min(buf.len()), errno),
         };
         if written > 0 {
@@ -315,6 +352,10 @@ impl File for FaultFile {
 
     fn advise(&self, advice: Advice) {
         self.inner.advise(advice);
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
     }
 
     fn submit(&self, op: Op) -> Box<dyn Ticket> {

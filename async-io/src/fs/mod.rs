@@ -32,6 +32,25 @@ pub trait Fs: Send + Sync + 'static {
     /// `NotFound`, or those of the file system.
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn File>>;
 
+    /// As [`Fs::create`], in the way that `options` say. A file system that knows nothing of them
+    /// makes an ordinary file; [`File::is_direct`] tells what came of it.
+    ///
+    /// # Errors
+    /// Those of [`Fs::create`].
+    fn create_with(&self, path: &Path, options: CreateOptions) -> Result<Arc<dyn File>> {
+        let _ = options;
+        self.create(path)
+    }
+
+    /// As [`Fs::open`], in the way that `options` say; see [`Fs::create_with`].
+    ///
+    /// # Errors
+    /// Those of [`Fs::open`].
+    fn open_with(&self, path: &Path, access: Access, options: OpenOptions) -> Result<Arc<dyn File>> {
+        let _ = options;
+        self.open(path, access)
+    }
+
     /// Renames a file, replacing the target if there is one. Atomic; durable after `sync_dir` of
     /// the target's directory (both, if they differ). A directory can be renamed within the one it
     /// lies in, to a name that is free or that of an empty directory.
@@ -112,6 +131,23 @@ pub enum Access {
     ReadWrite,
 }
 
+/// How a file is created, beyond what is the same for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// Past the page cache, where the file system takes that. Off by default. Aligned transfers
+    /// (address, offset and length multiples of [`BUF_ALIGN`](crate::ring::BUF_ALIGN)) go to the
+    /// device as they are, others by way of a buffer and more slowly. A simulation refuses
+    /// unaligned writes, so that tests find who makes them.
+    pub direct: bool,
+}
+
+/// How a file is opened, beyond its access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// As [`CreateOptions::direct`].
+    pub direct: bool,
+}
+
 /// Who else may hold a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
@@ -187,6 +223,12 @@ pub trait File: Send + Sync {
     /// above. None where there is none, and where a wrapper must see the calls: then they are made.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// Whether transfers go past the page cache, so that aligned ones are to be preferred; see
+    /// [`CreateOptions::direct`].
+    fn is_direct(&self) -> bool {
+        false
     }
 
     /// Submits an operation that owns its buffer and returns at once; the ticket carries the

@@ -5,18 +5,21 @@
 //! to. Files are made with mode 0600, directories with 0700 (less the umask), and every
 //! descriptor closes on exec. Errors name path and offset.
 
+mod direct;
 mod lock;
 mod sys;
 
-use std::fs::{DirBuilder, File as StdFile, OpenOptions};
+use std::fs::{DirBuilder, File as StdFile, OpenOptions as StdOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::RwLock;
+
 use super::ticket::run_now;
-use super::{Access, Advice, File, FileLock, Fs, LockMode, Op, Ticket};
+use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, Op, OpenOptions, Ticket};
 use crate::error::{Error, Result};
 
 /// The file system of the operating system.
@@ -43,14 +46,22 @@ fn retry<T, E: Into<io::Error>>(mut call: impl FnMut() -> std::result::Result<T,
 
 impl Fs for OsFs {
     fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
-        // The standard library sets O_CLOEXEC and retries an interrupted open.
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
-        Ok(OsFile::wrap(file.map_err(|e| Error::io(&e, "create", path))?, path))
+        self.create_with(path, CreateOptions::default())
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn File>> {
-        let file = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path);
-        Ok(OsFile::wrap(file.map_err(|e| Error::io(&e, "open", path))?, path))
+        self.open_with(path, access, OpenOptions::default())
+    }
+
+    fn create_with(&self, path: &Path, options: CreateOptions) -> Result<Arc<dyn File>> {
+        // The standard library sets O_CLOEXEC and retries an interrupted open.
+        let file = StdOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        Ok(OsFile::wrap(file.map_err(|e| Error::io(&e, "create", path))?, path, options.direct))
+    }
+
+    fn open_with(&self, path: &Path, access: Access, options: OpenOptions) -> Result<Arc<dyn File>> {
+        let file = StdOptions::new().read(true).write(access == Access::ReadWrite).open(path);
+        Ok(OsFile::wrap(file.map_err(|e| Error::io(&e, "open", path))?, path, options.direct))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -95,7 +106,7 @@ impl Fs for OsFs {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        let dir = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path);
+        let dir = StdOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path);
         dir.and_then(|d| d.sync_all()).map_err(|e| Error::io(&e, "sync directory", path))
     }
 
@@ -109,7 +120,7 @@ impl Fs for OsFs {
     }
 
     fn open_dir(&self, path: &Path) -> Option<OwnedFd> {
-        let dir = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path);
+        let dir = StdOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path);
         dir.ok().map(OwnedFd::from)
     }
 }
@@ -117,11 +128,14 @@ impl Fs for OsFs {
 struct OsFile {
     file: StdFile,
     path: PathBuf,
+    /// Of a handle that goes past the page cache: what keeps its unaligned writes alone.
+    direct: Option<RwLock<()>>,
 }
 
 impl OsFile {
-    fn wrap(file: StdFile, path: &Path) -> Arc<dyn File> {
-        Arc::new(OsFile { file, path: path.to_path_buf() })
+    fn wrap(file: StdFile, path: &Path, want_direct: bool) -> Arc<dyn File> {
+        let direct = (want_direct && direct::make_direct(&file)).then(RwLock::default);
+        Arc::new(OsFile { file, path: path.to_path_buf(), direct })
     }
 
     fn failed(&self, e: &io::Error, what: &str) -> Error {
@@ -135,6 +149,9 @@ impl File for OsFile {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        if self.direct.is_some() {
+            return self.read_direct(buf, offset);
+        }
         let mut done = 0;
         while done < buf.len() {
             // A file has no byte at or past 2^64; the kernel refuses offsets from 2^63 on.
@@ -150,6 +167,9 @@ impl File for OsFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        if let Some(lock) = &self.direct {
+            return self.write_direct(lock, buf, offset);
+        }
         let mut done = 0;
         while done < buf.len() {
             let at = offset.saturating_add(done as u64);
@@ -208,6 +228,10 @@ impl File for OsFile {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct.is_some()
     }
 
     fn submit(&self, op: Op) -> Box<dyn Ticket> {

@@ -26,8 +26,9 @@ use parking_lot::Mutex;
 
 use super::call::{Call, OpKind};
 use super::ticket::run_now;
-use super::{Access, Advice, File, FileLock, Fs, LockMode, Op, Ticket};
+use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, Op, OpenOptions, Ticket};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ring::is_aligned;
 pub use crash::CrashPolicy;
 use inode::Bytes;
 use names::{Claim, Entry, Errno, Names};
@@ -146,6 +147,15 @@ impl SimFs {
         self.shared.state.lock().is_off = true;
     }
 
+    /// The kernel fails to write back what is not synced of the file at `path`, as Linux does: the
+    /// pages count as clean from then on. Readers see them while the machine lives, a later sync
+    /// succeeds without them, and a power cut takes them. Nothing happens where there is no file.
+    pub fn fail_writeback(&self, path: &Path) {
+        if let Ok(claim) = self.shared.state.lock().names.find_file(path) {
+            claim.inode.bytes.lock().fail_writeback();
+        }
+    }
+
     /// Sets the size of the device in bytes. Files count with their length, holes included, or
     /// what was allocated if that is more; names cost nothing.
     pub fn set_capacity(&self, bytes: u64) {
@@ -246,22 +256,31 @@ impl State {
 }
 
 impl SimFs {
-    fn handle(&self, claim: Arc<Claim>, path: &Path, access: Access) -> Arc<dyn File> {
-        Arc::new(SimFile { shared: Arc::clone(&self.shared), claim, path: path.to_path_buf(), access })
+    fn handle(&self, claim: Arc<Claim>, path: &Path, access: Access, is_direct: bool) -> Arc<dyn File> {
+        let (shared, path) = (Arc::clone(&self.shared), path.to_path_buf());
+        Arc::new(SimFile { shared, claim, path, access, is_direct })
     }
 }
 
 impl Fs for SimFs {
     fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
-        let about = About::name(OpKind::Create, "create", path);
-        let claim = self.shared.perform(&about, |state| state.create(path, &self.shared.used))?;
-        Ok(self.handle(claim, path, Access::ReadWrite))
+        self.create_with(path, CreateOptions::default())
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn File>> {
+        self.open_with(path, access, OpenOptions::default())
+    }
+
+    fn create_with(&self, path: &Path, options: CreateOptions) -> Result<Arc<dyn File>> {
+        let about = About::name(OpKind::Create, "create", path);
+        let claim = self.shared.perform(&about, |state| state.create(path, &self.shared.used))?;
+        Ok(self.handle(claim, path, Access::ReadWrite, options.direct))
+    }
+
+    fn open_with(&self, path: &Path, access: Access, options: OpenOptions) -> Result<Arc<dyn File>> {
         let about = About::name(OpKind::Open, "open", path);
         let claim = self.shared.perform(&about, |state| state.names.find_file(path))?;
-        Ok(self.handle(claim, path, access))
+        Ok(self.handle(claim, path, access, options.direct))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -356,6 +375,9 @@ struct SimFile {
     claim: Arc<Claim>,
     path: PathBuf,
     access: Access,
+    /// Unaligned writes are refused, as by a kernel, though the real file system would help itself:
+    /// nobody should make them.
+    is_direct: bool,
 }
 
 impl SimFile {
@@ -393,6 +415,9 @@ impl File for SimFile {
             let end = self.writable_end(offset, buf.len() as u64)?;
             if buf.is_empty() {
                 return Ok(());
+            }
+            if self.is_direct && !is_aligned(buf, offset) {
+                return Err(libc::EINVAL);
             }
             let mut bytes = self.claim.inode.bytes.lock();
             self.shared.charge(state, &self.claim, bytes.charge().max(end))?;
@@ -443,6 +468,10 @@ impl File for SimFile {
     }
 
     fn advise(&self, _advice: Advice) {}
+
+    fn is_direct(&self) -> bool {
+        self.is_direct
+    }
 
     fn submit(&self, op: Op) -> Box<dyn Ticket> {
         run_now(self, op)

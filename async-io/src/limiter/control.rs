@@ -186,9 +186,9 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) fn new(options: LimiterOptions, now: Nanos) -> Control {
-        let window = options.ceiling_bytes.min(options.floor_bytes.saturating_mul(4));
         Control {
-            window,
+            // Nothing speaks for less yet; the first risen latency will.
+            window: options.ceiling_bytes,
             in_flight: [0; CLASSES],
             lines: Default::default(),
             passed_over: [0; CLASSES],

@@ -10,6 +10,14 @@ use std::ops::{Deref, DerefMut};
 /// What the address of an aligned buffer is a multiple of: the largest logical block size in use.
 pub const BUF_ALIGN: usize = 4096;
 
+/// Whether bytes at this offset of a file may go past the page cache as they are. All file systems in
+/// use accept this; some would accept less.
+pub(crate) fn is_aligned(bytes: &[u8], offset: u64) -> bool {
+    offset.is_multiple_of(BUF_ALIGN as u64)
+        && bytes.len().is_multiple_of(BUF_ALIGN)
+        && bytes.as_ptr().align_offset(BUF_ALIGN) == 0
+}
+
 /// An owned byte buffer, aligned unless it was made from a plain vector.
 #[derive(Default)]
 pub struct Buf {

@@ -67,6 +67,7 @@ use std::sync::Arc;
 use crate::env::Event;
 use crate::fs::File;
 
+pub(crate) use buf::is_aligned;
 pub use buf::{BUF_ALIGN, Buf};
 pub(crate) use inline::InlineIo;
 pub(crate) use service::{start_os, start_pool};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::task::{Front, Task, closed};
-use super::{AsyncIo, IoKind, IoOp, IoStats, IoTicket};
+use super::{AsyncIo, BUF_ALIGN, IoKind, IoOp, IoStats, IoTicket};
 use crate::env::{Env, Event, Fork, JobHandle, Nanos, wait_for_end};
 use crate::error::{Error, Result};
 use crate::rng::SplitMix64;
@@ -124,7 +124,11 @@ impl Gone {
                     let (_, _, task) = state.waiting.swap_remove(i);
                     drop(state);
                     let left = task.op.buf().map_or(0, |buf| buf.len() - task.done);
-                    let piece = shared.piece(left);
+                    let mut piece = shared.piece(left);
+                    if task.op.file().is_some_and(|file| file.is_direct()) {
+                        // Past the page cache a transfer ends between blocks.
+                        piece = piece.next_multiple_of(BUF_ALIGN).min(left);
+                    }
                     if let Some(task) = task.work(&**shared.env.fs(), piece.max(1)) {
                         if piece < left {
                             task.counts().short.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::stats::Counts;
 use super::ticket::Completer;
-use super::{Buf, Done, IoOp, IoTicket};
+use super::{Buf, Done, IoOp, IoTicket, is_aligned};
 use crate::env::{Env, Event, Fork};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{File, Fs};
@@ -152,6 +152,18 @@ impl Task {
         Part::Transfer { is_write, from, to, offset: offset + from as u64, then_sync }
     }
 
+    /// Whether the kernel may be given the next part as it is: past the page cache it takes aligned
+    /// ones only, while plain calls help themselves.
+    pub(super) fn is_fit_for_kernel(&self) -> bool {
+        let (Some(file), Some(buf)) = (self.op.file(), self.op.buf()) else { return true };
+        match self.part() {
+            Part::Transfer { from, to, offset, .. } => {
+                !file.is_direct() || is_aligned(&buf[from..to], offset)
+            }
+            Part::SyncData | Part::SyncDir => true,
+        }
+    }
+
     /// Whether all bytes are transferred.
     pub(super) fn is_transferred(&self) -> bool {
         self.op.buf().is_none_or(|buf| self.done == buf.len())
@@ -252,10 +264,13 @@ impl Task {
     /// Reads what the page cache has without waiting for the disk; returns whether that was all.
     pub(super) fn read_cached(&mut self) -> bool {
         let IoOp::Read { file, buf, offset } = &mut self.op else { return false };
+        // Past the page cache this call could wait for the disk.
+        if file.is_direct() {
+            return false;
+        }
         let Some(fd) = file.fd() else { return false };
         let into = &mut [IoSliceMut::new(buf)];
-        // An error means "would wait" or "not known here"; real ones will show again. (On a
-        // descriptor for direct I/O this call could wait for the disk; none is opened so.)
+        // An error means "would wait" or "not known here"; real ones will show again.
         match rustix::io::preadv2(fd, into, *offset, rustix::io::ReadWriteFlags::NOWAIT) {
             Ok(n) => {
                 let is_all = n == buf.len() || n == 0;

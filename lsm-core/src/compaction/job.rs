@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! C2 cut the plan's key range into parts; this worker and free ones merge them
-//! C3 merge the inputs   C4 drop what nobody sees   C5 write the outputs
-//! F3 live version: outputs in, inputs out          F4 sync  F5 settle; C6 inputs unlinked when unused
+//! C3 merge the inputs   C4 drop what nobody sees   C5 write the outputs, submit their syncs
+//! F3 live version: outputs in, inputs out          C6 the worker takes its next job
+//! F4 outputs durable    F5 settle, then inputs unlinked when unused: the hand-off's
 //! ```
 //! The inputs are marked busy from the pick to the install, so that no other plan touches them.
 //! A part that fails fails the job: its outputs are unlinked, the inputs stay live.
@@ -12,78 +13,103 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use dialsm_io::Event;
+use dialsm_io::env::Nanos;
+use dialsm_io::{Event, Priority};
 use parking_lot::Mutex;
 
 use super::output::{Outputs, Written};
-use super::plan::{Plan, SubRange};
+use super::plan::{Plan, Reason, SubRange};
 use super::visibility::CompactionIter;
 use crate::background::{cancelled, panicked};
 use crate::callback::Watch;
 use crate::engine::Engine;
+use crate::handoff::{Reserved, Source};
 use crate::invariants::check_installed;
+use crate::key::user_key;
 use crate::metrics::Counter;
 use crate::range_del::RangeDels;
-use crate::range_del::fragments::{Covering, Fragment, clip, needed};
+use crate::range_del::fragments::{Covering, Fragment, before, clip, needed};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
 use crate::table::IterSpec;
 use crate::tree::{Tree, TreeView};
 use crate::types::{FileNumber, SeqNo};
-use crate::version::edit::TreeEdit;
-use crate::version::set::Ticket;
+use crate::version::set::Install;
 use crate::version::{KeyEnd, Level, TableFile};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Looks for a reason to stop after so many entries.
 const ENTRIES_BETWEEN_CHECKS: u32 = 1024;
 
-/// Runs `plan`, whose inputs are marked busy, and gives them back.
+/// Runs `plan`, whose inputs are marked busy, and gives them back, with what was `reserved` for them. The
+/// result is live when this returns, or soon after, when its last writes are over; `wait` says to wait for
+/// that here.
 ///
 /// # Errors
 /// Those of the files; `Cancelled` if the database is closing or `cancel` was set. The tree is as
-/// it was then, or, if only settling failed, the result is live and settles later.
+/// it was then.
 pub(crate) fn run(
     engine: &Arc<Engine>,
     tree: &Arc<Tree>,
     plan: &Plan,
+    reserved: Option<Reserved>,
     cancel: Option<&Arc<AtomicBool>>,
+    wait: bool,
 ) -> Result<()> {
-    let started = engine.env.now();
-    let result = if plan.trivial_move {
+    let done = Done { tree: tree.clone(), plan: plan.clone(), reserved, started: engine.env.now() };
+    if plan.trivial_move {
         engine.metrics.add(Counter::TrivialMoves, plan.files().count() as u64);
-        Ok(None)
-    } else {
-        merge_all(engine, tree, plan, cancel).map(Some)
-    };
-    let installed = result.and_then(|outputs| match install(engine, tree, plan, outputs.as_ref()) {
-        Ok(ticket) => Ok((outputs.unwrap_or_default(), ticket)),
-        Err(error) => {
-            if tree.is_dropped() {
-                outputs.unwrap_or_default().discard(engine);
+        return done.install(engine, Ok(Written::default()));
+    }
+    match merge_all(engine, tree, plan, cancel) {
+        Ok(written) => {
+            if wait {
+                written.wait_written(engine);
             }
-            Err(error)
+            engine.handoff.when_written(engine, "a compaction", written, move |e, w| done.install(e, w))
         }
-    });
-    {
-        let mut state = tree.lock();
-        plan.release();
-        state.compactions_running -= 1;
-        tree.refresh_stall(state);
+        Err(error) => done.install(engine, Err(error)),
     }
-    let (outputs, ticket) = installed?;
-    // The outputs are live: others may already compact them further.
-    engine.schedule();
-    let written_bytes = outputs.tables.iter().map(|meta| meta.file_bytes).sum();
-    engine.versions.sync(engine, &outputs, &ticket)?;
-    drop(outputs);
-    if !plan.trivial_move {
-        let ns = engine.env.now() - started;
-        let level = usize::from(plan.output_level);
-        engine.metrics.add_compaction(level, plan.input_bytes(), written_bytes, ns);
+}
+
+/// A compaction whose outputs are written.
+struct Done {
+    tree: Arc<Tree>,
+    plan: Plan,
+    reserved: Option<Reserved>,
+    started: Nanos,
+}
+
+impl Done {
+    /// F3; the inputs are free after it, whatever came out.
+    fn install(mut self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
+        let bytes = written.as_ref().map_or(0, Written::bytes);
+        let reserved = self.reserved.take();
+        let installed =
+            written.and_then(|written| install(engine, &self.tree, &self.plan, written, reserved));
+        {
+            let mut state = self.tree.lock();
+            self.plan.release();
+            state.compactions_running -= 1;
+            self.tree.refresh_stall(state);
+        }
+        // The inputs of a failed one are free again, and of the outputs of this others may be made.
+        engine.schedule();
+        let is_suspect = self.plan.files().any(|(_, table)| table.is_suspect());
+        installed.map_err(|error| match error.kind() {
+            // Its bytes may be gone with its sync; it is made again, and then this is.
+            ErrorKind::Corruption if is_suspect => cancelled(),
+            _ => error,
+        })?;
+        engine.handoff.wake.notify();
+        if !self.plan.trivial_move {
+            let ns = engine.env.now() - self.started;
+            let level = usize::from(self.plan.output_level);
+            engine.metrics.add_compaction(level, self.plan.input_bytes(), bytes, ns);
+        }
+        Ok(())
     }
-    engine.versions.settle(engine)
 }
 
 /// A compaction cut into parts by key.
@@ -119,10 +145,35 @@ impl SubJobs {
 
     fn merge(&self, engine: &Arc<Engine>, range: &SubRange, between: &dyn Fn()) -> Result<Written> {
         let watch = Watch::begin(&self.tree.comparator);
-        Written::watched(self.merge_unwatched(engine, range, between), &watch, engine)
+        let meanwhile = || {
+            between();
+            self.check_cancelled(engine)
+        };
+        let plan = &self.plan;
+        let out_of_l0 = plan.inputs.iter().any(|input| input.level == 0);
+        let priority = match plan.reason {
+            Reason::Redo => Priority::Flush,
+            Reason::Manual => Priority::User,
+            _ if out_of_l0 => Priority::L0,
+            _ => Priority::Deep,
+        };
+        let level = usize::from(plan.output_level);
+        let mut outputs = Outputs::new(engine, &self.tree, level, plan.output_epoch.unwrap_or(0))
+            .limited(priority, plan.input_bytes(), &meanwhile)
+            .with_grandparents(&plan.grandparents);
+        if plan.reason == Reason::Redo {
+            outputs = outputs.again();
+        }
+        Written::watched(self.merge_into(engine, range, outputs, &meanwhile), &watch, engine)
     }
 
-    fn merge_unwatched(&self, engine: &Arc<Engine>, range: &SubRange, between: &dyn Fn()) -> Result<Written> {
+    fn merge_into(
+        &self,
+        engine: &Arc<Engine>,
+        range: &SubRange,
+        outputs: Outputs<'_>,
+        meanwhile: &dyn Fn() -> Result<()>,
+    ) -> Result<Written> {
         let plan = &self.plan;
         let (covering, fragments, gone) = self.range_dels(engine, range)?;
         let source = open_inputs(engine, &self.tree, plan, &gone)?;
@@ -133,19 +184,15 @@ impl SubJobs {
         let mut entries = CompactionIter::new(source, order, self.snapshots.clone(), zero_seqnos, may_exist)
             .merging(self.tree.merging.operator.clone())
             .covering(covering);
-        let level = usize::from(plan.output_level);
-        let mut outputs = Outputs::new(engine, &self.tree, level, plan.output_epoch.unwrap_or(0))
-            .with_grandparents(&plan.grandparents)
-            .with_range_dels(fragments);
+        let mut outputs = outputs.with_range_dels(fragments);
         let mut until_check = ENTRIES_BETWEEN_CHECKS;
         entries.start(range.start.as_deref(), range.end.as_deref())?;
-        while entries.valid() {
+        while entries.valid() && range.reaches(&self.tree.comparator, user_key(entries.key())) {
             outputs.add(entries.key(), entries.value())?;
             until_check -= 1;
             if until_check == 0 {
                 until_check = ENTRIES_BETWEEN_CHECKS;
-                self.check_cancelled(engine)?;
-                between();
+                meanwhile()?;
             }
             entries.next()?;
         }
@@ -172,7 +219,10 @@ impl SubJobs {
         }
         let (set, below, mut dropped) = (RangeDels::new(c.clone(), all), plan.drop_below(), 0);
         let may_exist = |start: &[u8], end: &[u8]| below.may_exist_between(start, end);
-        let fragments = needed(&set, &self.snapshots, may_exist, &mut dropped);
+        let mut fragments = needed(&set, &self.snapshots, may_exist, &mut dropped);
+        if let Some(last) = &range.last {
+            fragments = before(c, fragments, last);
+        }
         engine.metrics.add(Counter::RangeDeletesDropped, dropped);
         let files = plan.files().map(|(_, table)| table);
         let gone: Vec<FileNumber> =
@@ -216,19 +266,8 @@ fn merge_all(
     let watch = Watch::begin(&tree.comparator);
     let ranges = plan.sub_ranges(engine.options.load().subcompactions_max);
     watch.check()?;
-    let parts = ranges.len();
-    let jobs = Arc::new(SubJobs {
-        tree: tree.clone(),
-        plan: plan.clone(),
-        snapshots: engine.snapshots.for_job(engine.commit.visible()),
-        ranges,
-        next: AtomicUsize::new(0),
-        unfinished: AtomicUsize::new(parts),
-        results: Mutex::new((0..parts).map(|_| None).collect()),
-        done: engine.env.event(),
-        cancel: cancel.cloned(),
-    });
-    if parts > 1 {
+    let jobs = sub_jobs(engine, tree, plan, ranges, cancel);
+    if jobs.ranges.len() > 1 {
         engine.scheduler.offer(&jobs);
     }
     while jobs.has_open() {
@@ -244,6 +283,45 @@ fn merge_all(
     }
     let results = std::mem::take(&mut *jobs.results.lock());
     collect(engine, results)
+}
+
+/// The part of `plan` that lies in the key span of `table`, merged on this thread: what the table is made
+/// of, made again.
+pub(crate) fn merge_span(
+    engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
+    plan: &Plan,
+    table: &TableFile,
+) -> Result<Written> {
+    let end = table.end();
+    let span = SubRange {
+        start: Some(table.smallest_user().to_vec()),
+        end: (!end.inclusive).then(|| end.key.to_vec()),
+        last: end.inclusive.then(|| end.key.to_vec()),
+    };
+    let jobs = sub_jobs(engine, tree, plan, vec![span], None);
+    jobs.merge(engine, &jobs.ranges[0], &|| {})
+}
+
+fn sub_jobs(
+    engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
+    plan: &Plan,
+    ranges: Vec<SubRange>,
+    cancel: Option<&Arc<AtomicBool>>,
+) -> Arc<SubJobs> {
+    let parts = ranges.len();
+    Arc::new(SubJobs {
+        tree: tree.clone(),
+        plan: plan.clone(),
+        snapshots: engine.snapshots.for_job(engine.commit.visible()),
+        ranges,
+        next: AtomicUsize::new(0),
+        unfinished: AtomicUsize::new(parts),
+        results: Mutex::new((0..parts).map(|_| None).collect()),
+        done: engine.env.event(),
+        cancel: cancel.cloned(),
+    })
 }
 
 /// All outputs in key order; if a part failed, the files of the others are unlinked.
@@ -287,37 +365,102 @@ fn open_inputs(
     Ok(MergingIter::new(tree.comparator.clone(), children))
 }
 
-/// Makes the result live; `outputs` is `None` for a move.
-fn install(engine: &Engine, tree: &Arc<Tree>, plan: &Plan, outputs: Option<&Written>) -> Result<Ticket> {
-    let mut edit = TreeEdit { tree: tree.id, removed: plan.removed(), ..TreeEdit::default() };
+/// Makes the result live.
+fn install(
+    engine: &Engine,
+    tree: &Arc<Tree>,
+    plan: &Plan,
+    written: Written,
+    reserved: Option<Reserved>,
+) -> Result<()> {
+    let removed = plan.removed();
     let mut leaving: Vec<Arc<TableFile>> = plan.files().map(|(_, table)| table.clone()).collect();
-    let tables = match outputs {
+    let added = if plan.trivial_move {
         // The same tables on another level: not obsolete.
-        None => std::mem::take(&mut leaving),
-        Some(written) => {
-            written.tables.iter().map(|meta| TableFile::new(&tree.comparator, meta.clone())).collect()
-        }
+        std::mem::take(&mut leaving).into_iter().map(|table| (plan.output_level, table)).collect()
+    } else {
+        written.table_files(&tree.comparator, plan.output_level)
     };
-    let added: Vec<(u8, Arc<TableFile>)> =
-        tables.into_iter().map(|table| (plan.output_level, table)).collect();
-    edit.added = added.iter().map(|(level, table)| (*level, table.meta().describe())).collect();
     let mut state = tree.lock();
     if state.dropped {
+        drop(state);
+        written.discard(engine);
         return Err(cancelled());
     }
-    let version = Arc::new(tree.view().version.apply(&edit.removed, &added).map_err(internal)?);
+    let version = match tree.view().version.apply(&removed, &added) {
+        Ok(version) => Arc::new(version),
+        Err(error) => {
+            drop(state);
+            written.discard(engine);
+            return Err(internal(error));
+        }
+    };
     tree.publish(&mut state, |view| TreeView {
         active: view.active.clone(),
         sealed: view.sealed.clone(),
         version: version.clone(),
     });
-    let ticket = engine.versions.queue(tree, &mut state, edit, version.clone(), leaving);
+    let install =
+        Install { removed, added, version: version.clone(), floor: None, leaving, reserved, together: None };
+    engine.versions.push(tree, &mut state, install);
     drop(state);
-    check_installed(engine, tree, &version)?;
-    Ok(ticket)
+    written.set_maker(engine, tree, &Source::Merge(Arc::new(plan.inputs.clone())));
+    check_installed(engine, tree, &version)
+}
+
+/// A table that was made again, on its way into the place of the old one.
+pub(crate) struct Swap {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) table: Arc<TableFile>,
+    pub(crate) source: Source,
+}
+
+impl Swap {
+    /// Makes the new tables live where the old one is.
+    pub(crate) fn install(self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
+        let written = written?;
+        let (tree, number) = (&self.tree, self.table.number());
+        let mut state = tree.lock();
+        let live = tree.view().version.clone();
+        let found = live.all_tables().find(|(_, table)| table.number() == number).map(|(level, _)| level);
+        let Some(level) = found.filter(|_| !state.dropped) else {
+            drop(state);
+            written.discard(engine);
+            return Err(cancelled());
+        };
+        let (removed, added) = (vec![(level, number)], written.table_files(&tree.comparator, level));
+        let version = match live.apply(&removed, &added) {
+            Ok(version) => Arc::new(version),
+            Err(error) => {
+                drop(state);
+                written.discard(engine);
+                return Err(internal(error));
+            }
+        };
+        tree.publish(&mut state, |view| TreeView {
+            active: view.active.clone(),
+            sealed: view.sealed.clone(),
+            version: version.clone(),
+        });
+        let leaving = vec![self.table.clone()];
+        let install = Install {
+            removed,
+            added,
+            version: version.clone(),
+            floor: None,
+            leaving,
+            reserved: None,
+            together: None,
+        };
+        engine.versions.push(tree, &mut state, install);
+        tree.refresh_stall(state);
+        written.set_maker(engine, tree, &self.source);
+        engine.handoff.wake.notify();
+        check_installed(engine, tree, &version)
+    }
 }
 
 /// A plan whose result breaks the level order is a fault of ours, not of the data.
 fn internal(error: Error) -> Error {
-    Error::new(crate::ErrorKind::Internal, format!("a compaction's result does not fit: {}", error.message()))
+    Error::new(ErrorKind::Internal, format!("a compaction's result does not fit: {}", error.message()))
 }

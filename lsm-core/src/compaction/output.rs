@@ -6,19 +6,25 @@
 //! both have it rewritten. It ends only between two user keys (rule 25). Range tombstones fill the gaps
 //! between points: each table gets the pieces from where it starts to where the next one does, and may
 //! have nothing else; a long tombstone without points is cut where tables of the grandparents start.
-//! [`Written`] is what readers may use already and a power cut may still undo;
-//! its [`sync`](Written::sync) comes after the tables are live, so that nobody waits for the disk.
+//! [`Written`] is what a power cut may still undo: each table's last writes and its sync are submitted
+//! when it ends, and the merge goes on with the next one (`handoff`). What may be under way for a table is
+//! asked of the limiter before its first byte.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use dialsm_io::File;
+use dialsm_io::fs::CreateOptions;
+use dialsm_io::limiter::{Permit, Priority};
+use dialsm_io::stream::{StreamOptions, StreamWriter};
 
 use crate::Result;
 use crate::callback::Watch;
 use crate::engine::Engine;
+use crate::fault::Fault;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
-use crate::key::user_key;
+use crate::handoff::{Maker, NewFile, Source};
+use crate::key::{Comparator, user_key};
 use crate::metrics::Counter;
 use crate::options;
 use crate::range_del::fragments::{Cutter, Fragment};
@@ -48,22 +54,27 @@ pub(crate) struct Outputs<'a> {
     has_last: bool,
     /// Size of the present table where the last grandparent within it ended.
     aligned_bytes: u64,
-    current: Option<(FileNumber, Arc<dyn File>, TableWriter)>,
+    current: Option<(FileNumber, Option<Permit>, TableWriter)>,
     last_user_key: Vec<u8>,
     /// See [`Comparator::equal_is_identical`](crate::key::Comparator::equal_is_identical).
     equal_is_identical: bool,
     finished: Written,
     target_bytes: u64,
     overlap_bytes_max: u64,
+    priority: Priority,
+    /// About as large a table will be, in bytes.
+    expected_bytes: u64,
+    /// Called now and then while the limiter keeps the job waiting.
+    meanwhile: &'a dyn Fn() -> Result<()>,
+    attempt: u32,
 }
 
-/// Tables whose bytes are all with the kernel, but not yet durable.
+/// Tables on their way to the disk.
 #[derive(Default)]
 pub(crate) struct Written {
     /// In key order.
     pub(crate) tables: Vec<TableMeta>,
-    /// The descriptors that wrote them: a failed write-back is reported on no other.
-    files: Vec<Arc<dyn File>>,
+    files: Vec<Arc<NewFile>>,
 }
 
 impl Written {
@@ -73,15 +84,63 @@ impl Written {
         self.files.append(&mut other.files);
     }
 
-    /// Makes files and names durable.
+    /// Bytes of all tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tables.iter().map(|meta| meta.file_bytes).sum()
+    }
+
+    /// The tables for a version, on `level`.
+    pub(crate) fn table_files(&self, comparator: &Comparator, level: u8) -> Vec<(u8, Arc<TableFile>)> {
+        let fresh = |(meta, file): (&TableMeta, &Arc<NewFile>)| {
+            (level, TableFile::fresh(comparator, meta.clone(), file.clone()))
+        };
+        self.tables.iter().zip(&self.files).map(fresh).collect()
+    }
+
+    /// Notes what the tables were made of, now that they are live.
+    pub(crate) fn set_maker(&self, engine: &Engine, tree: &Arc<Tree>, source: &Source) {
+        for file in &self.files {
+            engine.handoff.set_maker(engine, file, Maker { tree: tree.clone(), source: source.clone() });
+        }
+    }
+
+    /// Whether all writes are over.
+    pub(crate) fn is_written(&self) -> bool {
+        self.files.iter().all(|file| file.is_written())
+    }
+
+    /// Waits until all writes are over. Not for a thread that has merging to do.
+    pub(crate) fn wait_written(&self, engine: &Engine) {
+        self.files.iter().for_each(|file| file.wait_written(engine));
+    }
+
+    /// Gives the tables up if a write of one has failed.
+    ///
+    /// # Errors
+    /// That of the write.
+    pub(crate) fn checked(self, engine: &Engine) -> Result<Written> {
+        match self.files.iter().find_map(|file| file.write_failure()) {
+            None => Ok(self),
+            Some(error) => {
+                self.discard(engine);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes tables and names durable, on this thread.
     ///
     /// # Errors
     /// Those of the file system; the files can't be trusted then, nor synced again.
-    pub(crate) fn sync(&self, engine: &Engine) -> Result<()> {
-        for file in &self.files {
-            file.sync_data()?;
-        }
-        if self.files.is_empty() { Ok(()) } else { engine.env.fs().sync_dir(&engine.dir) }
+    pub(crate) fn sync_here(&self, engine: &Engine) -> Result<()> {
+        self.files.iter().try_for_each(|file| file.sync_here())?;
+        let spared = engine.options.load().break_on_purpose == Some(Fault::DirSync);
+        if self.files.is_empty() || spared { Ok(()) } else { engine.env.fs().sync_dir(&engine.dir) }
+    }
+
+    /// Whether a write of one has failed, and not a sync.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.files.iter().any(|file| file.write_failure().is_some())
     }
 
     /// The outcome of a job that `watch` looked on: no tables if the comparator panicked.
@@ -101,9 +160,11 @@ impl Written {
 
     /// Gives the tables up: nothing names them.
     pub(crate) fn discard(self, engine: &Engine) {
-        for meta in self.tables {
-            unlink(engine, meta.number);
+        for file in self.files {
+            file.give_up();
+            unlink(engine, file.number);
         }
+        engine.handoff.wake.notify();
     }
 }
 
@@ -135,7 +196,32 @@ impl<'a> Outputs<'a> {
             finished: Written::default(),
             target_bytes: if level == 0 { u64::MAX } else { table_bytes },
             overlap_bytes_max: GRANDPARENT_OVERLAP_MAX * table_bytes,
+            priority: Priority::Flush,
+            expected_bytes: table_bytes,
+            meanwhile: &|| Ok(()),
+            attempt: 0,
         }
+    }
+
+    /// The same for a job that takes its turn at the limiter with `priority`, for tables of about
+    /// `bytes` or of the usual size, whichever is less; `meanwhile` is called now and then while it
+    /// waits.
+    pub(crate) fn limited(
+        mut self,
+        priority: Priority,
+        bytes: u64,
+        meanwhile: &'a dyn Fn() -> Result<()>,
+    ) -> Outputs<'a> {
+        self.priority = priority;
+        self.expected_bytes = bytes.min(self.target_bytes);
+        self.meanwhile = meanwhile;
+        self
+    }
+
+    /// The same, of tables that are made again.
+    pub(crate) fn again(mut self) -> Outputs<'a> {
+        self.attempt = 1;
+        self
     }
 
     /// The same, ending tables also by what they overlap in `grandparents`.
@@ -268,26 +354,38 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    fn open_table(&self) -> Result<(FileNumber, Arc<dyn File>, TableWriter)> {
-        let number = self.engine.new_file_number();
-        let path = FileName::Table(number).path(&self.engine.dir);
-        let file = self.engine.env.fs().create(&path)?;
-        let header = FileHeader { kind: FileKind::Table, db_id: self.engine.db_id, number };
-        let options = table_options(self.tree, self.level);
-        let begun = TableWriter::new(file.clone(), header, self.tree.comparator.clone(), options);
-        let named = begun.and_then(|mut writer| {
+    fn open_table(&self) -> Result<(FileNumber, Option<Permit>, TableWriter)> {
+        let engine = self.engine;
+        let permit = engine.handoff.permit(engine, self.priority, self.expected_bytes, self.meanwhile)?;
+        let number = engine.new_file_number();
+        let path = FileName::Table(number).path(&engine.dir);
+        let named = self.create_table(&path, number).and_then(|mut writer| {
             if let Some(name) = &self.tree.merging.name {
                 writer.set_property("merge.operator", name.as_bytes())?;
             }
             Ok(writer)
         });
         match named {
-            Ok(writer) => Ok((number, file, writer)),
+            Ok(writer) => Ok((number, permit, writer)),
             Err(error) => {
-                unlink(self.engine, number);
+                unlink(engine, number);
                 Err(error)
             }
         }
+    }
+
+    fn create_table(&self, path: &Path, number: FileNumber) -> Result<TableWriter> {
+        let engine = self.engine;
+        let header = FileHeader { kind: FileKind::Table, db_id: engine.db_id, number };
+        let (order, options) = (self.tree.comparator.clone(), table_options(self.tree, self.level));
+        let direct = engine.options.load().direct_writes;
+        let file = engine.env.fs().create_with(path, CreateOptions { direct })?;
+        if !engine.handoff.is_deferred(engine) && !direct {
+            return TableWriter::new(file, header, order, options);
+        }
+        let wake = Some(engine.handoff.wake.clone());
+        let stream = StreamWriter::new(engine.io.clone(), file, wake, StreamOptions::default())?;
+        TableWriter::streaming(stream, header, order, options)
     }
 
     /// Ends the present table; the next one starts at `next` (`None`: there is none).
@@ -297,12 +395,14 @@ impl<'a> Outputs<'a> {
             self.current = Some(self.open_table()?);
         }
         self.overlapped_bytes = 0;
-        let Some((number, file, mut writer)) = self.current.take() else { return Ok(()) };
+        let Some((number, permit, mut writer)) = self.current.take() else { return Ok(()) };
         let added = tombstones.iter().try_for_each(|tombstone| writer.add_range_tombstone(tombstone));
-        match added.and_then(|()| writer.finish()) {
-            Ok(written) => {
+        match added.and_then(|()| writer.finish_streaming()) {
+            Ok((written, landing)) => {
+                let file = NewFile::new(number, written.file_bytes, self.attempt, landing, permit);
                 self.finished.tables.push(TableMeta::of_written(number, self.epoch, written));
-                self.finished.files.push(file);
+                self.finished.files.push(file.clone());
+                self.engine.handoff.take_on(self.engine, &file);
                 Ok(())
             }
             Err(error) => {

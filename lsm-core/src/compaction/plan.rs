@@ -21,6 +21,8 @@ pub enum Reason {
     LevelSaturation,
     /// The user asked for this range.
     Manual,
+    /// An output could not be made durable and is made again.
+    Redo,
 }
 
 /// Input files of one level, in level order.
@@ -82,14 +84,25 @@ impl KeyHull {
     }
 }
 
-/// A key range of a plan for one sub-compaction: from `start` (inclusive) to `end` (exclusive),
-/// user keys; `None` is the plan's own edge.
+/// A key range of a plan for one sub-compaction: from `start` (inclusive) to `end` (exclusive), and not
+/// beyond `last`, user keys; `None` is the plan's own edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubRange {
     /// First user key, inclusive.
     pub start: Option<Vec<u8>>,
     /// End, exclusive.
     pub end: Option<Vec<u8>>,
+    /// Last key, inclusive. Range tombstones end before it: where a table ends with a key, and not with
+    /// one of them, it has none that goes on.
+    pub last: Option<Vec<u8>>,
+}
+
+impl SubRange {
+    /// Whether it has not ended before the user key.
+    #[inline]
+    pub fn reaches(&self, comparator: &Comparator, key: &[u8]) -> bool {
+        self.last.as_ref().is_none_or(|last| comparator.compare(key, last).is_le())
+    }
 }
 
 /// One compaction.
@@ -220,7 +233,7 @@ impl Plan {
     /// Cuts the plan into at most `n` key ranges of about equal input bytes, at boundaries of
     /// input files; together they cover every key once. No user key is split.
     pub fn sub_ranges(&self, n: usize) -> Vec<SubRange> {
-        let whole = || vec![SubRange { start: None, end: None }];
+        let whole = || vec![SubRange { start: None, end: None, last: None }];
         let c = &self.comparator;
         let files: Vec<&Arc<TableFile>> = self.files().map(|(_, f)| f).collect();
         let order = sorted_by(c, files.len(), |at| files[at].smallest_user());
@@ -249,11 +262,12 @@ impl Plan {
             // Cut before a segment when that leaves the range nearer to its quota than after it.
             if at > 0 && ranges.len() + 1 < n && done + bytes / 2.0 >= quota {
                 let cut = Some(cuts[at].to_vec());
-                ranges.push(SubRange { start: std::mem::replace(&mut start, cut.clone()), end: cut });
+                let start = std::mem::replace(&mut start, cut.clone());
+                ranges.push(SubRange { start, end: cut, last: None });
             }
             done += bytes;
         }
-        ranges.push(SubRange { start, end: None });
+        ranges.push(SubRange { start, end: None, last: None });
         ranges
     }
 }

@@ -252,6 +252,9 @@ fn spread(engine: &Engine) {
     engine.tables.set_bounds(options.open_tables_max, options.table_cache_bytes);
     engine.log.set_bounds(options.log_segment_bytes, options.log_total_bytes_max, options.log_recycle_max);
     engine.write_budget.set_limit(options.write_buffers_total());
+    let rate = options.background_bytes_per_second;
+    // Zero is no cap at all, so this can't be refused.
+    let _ = engine.handoff.limiter.set_user_rate((rate > 0).then_some(rate));
     spread_in(&engine.tree);
     engine.wake_writers();
     engine.schedule();

@@ -121,12 +121,15 @@ macro_rules! database_options {
         pub struct Options {
             $( $(#[doc = $doc])+ pub $name: $type, )+
             $( $(#[doc = $object_doc])+ pub $object: $object_type, )*
+            /// For tests of checkers only; see [`crate::fault`].
+            #[doc(hidden)]
+            pub break_on_purpose: Option<crate::fault::Fault>,
         }
 
         impl Default for Options {
             /// Settings for a small machine: two cores, a block cache of 32 MiB.
             fn default() -> Options {
-                Options { $( $name: $default, )+ $( $object: $object_default, )* }
+                Options { $( $name: $default, )+ $( $object: $object_default, )* break_on_purpose: None }
             }
         }
 
@@ -203,6 +206,33 @@ options! {
     /// Key ranges that one compaction may be cut into, each run by a job of its own.
     /// `for_machine` sets it to `background_jobs_max`; more would only queue.
     subcompactions_max: usize [Count] = 2, in 1..=256, Live, Database;
+
+    /// Whether tables are made durable behind the back of whoever wrote them: they are used at once, and
+    /// what they were made of is kept until they are durable. Off, flushes and compactions wait for the disk.
+    deferred_sync: bool [None] = true, in ANY, Open, Database;
+
+    /// Whether io_uring does asynchronous I/O where the kernel has it. Off, or where it is refused, a pool
+    /// of threads does.
+    use_io_uring: bool [None] = true, in ANY, Open, Database;
+
+    /// Write tables past the page cache, where the file system takes that: the memory stays free for
+    /// what is read, and compactions read from the disk what they wrote.
+    direct_writes: bool [None] = false, in ANY, Open, Database;
+
+    /// Read tables past the page cache, where the file system takes that: only `block_cache_bytes`
+    /// keeps what was read.
+    direct_reads: bool [None] = false, in ANY, Open, Database;
+
+    /// Bytes of tables that flushes and compactions may have under way to the disk. The limiter stays below
+    /// that as far as the disk's answers get slow. One table at least may always be written.
+    background_in_flight_bytes_max: u64 [Bytes] = 256 * MIB, in 4 * MIB..=TIB, Open, Database;
+
+    /// Bytes per second that compactions write at most; flushes count and do not wait. 0 = no cap.
+    background_bytes_per_second: u64 [BytesPerSecond] = 0, in 0..=TIB, Live, Database;
+
+    /// Bytes of replaced tables kept because what replaced them is not durable yet. Passed, compactions
+    /// wait for the disk; one alone may be larger.
+    retained_bytes_max: u64 [Bytes] = GIB, in MIB..=1024 * TIB, Live, Database;
 
     /// Whether compactions start by themselves. Off, the stops that only a compaction could end
     /// (level 0 and pending bytes) are off as well.

@@ -100,6 +100,20 @@ pub(crate) fn clip(
     comparator.compare(&tombstone.start, &tombstone.end).is_lt().then_some(tombstone)
 }
 
+/// `fragments` as far as they lie before the user key `last`.
+pub(crate) fn before(comparator: &Comparator, fragments: Vec<Fragment>, last: &[u8]) -> Vec<Fragment> {
+    let mut kept = Vec::new();
+    for mut fragment in fragments {
+        if comparator.compare(last, &fragment.end).is_lt() {
+            fragment.end = Arc::from(last);
+        }
+        if comparator.compare(&fragment.start, &fragment.end).is_lt() {
+            kept.push(fragment);
+        }
+    }
+    kept
+}
+
 /// Deals fragments out to tables, in key order.
 pub(crate) struct Cutter {
     comparator: Comparator,

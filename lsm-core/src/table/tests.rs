@@ -822,3 +822,4 @@ fn a_section_that_this_build_does_not_read_is_not_passed_over() {
 }
 
 mod range_dels;
+mod stream;

@@ -3,14 +3,18 @@
 //! Data blocks are built in one reused buffer, sealed, and gathered in a large one that goes to
 //! the file whole; the kernel is asked to write back every few MiB, so that a later sync finds
 //! little left to do. The whole-file checksum runs along. Values of 16 KiB and more that are not
-//! to be compressed are never copied into the block buffer, those of 128 KiB and more into none.
+//! to be compressed are never copied into the block buffer.
+//!
+//! The bytes go one of two ways and are the same on both: by plain calls, where values of
+//! 128 KiB and more are not gathered either, or through a [`StreamWriter`], which never lets the
+//! merging thread wait for the disk and takes a copy of everything.
 //!
 //! Absent on purpose: syncing. Whoever installs the table decides when it has to be durable.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use dialsm_io::File;
+use dialsm_io::{File, Landing, StreamWriter};
 
 use super::TableOptions;
 use super::block::{BlockBuilder, common_prefix};
@@ -60,20 +64,29 @@ pub struct TableMeta {
     pub data_blocks: u64,
 }
 
-/// The end of the file: gathers bytes, writes them in large pieces, sums them up.
+/// The end of the file: sums its bytes up and passes them on.
 struct Sink {
+    out: Out,
+    crc: u32,
+}
+
+/// Where the bytes go.
+enum Out {
+    /// To the file, by a call that may wait for the disk.
+    Plain(PlainOut),
+    /// To buffers that are written behind the writer's back.
+    Stream(StreamWriter),
+}
+
+/// Gathers bytes and writes them in large pieces.
+struct PlainOut {
     file: Arc<dyn File>,
     buf: Vec<u8>,
     written: u64,
     written_back: u64,
-    crc: u32,
 }
 
-impl Sink {
-    fn offset(&self) -> u64 {
-        self.written + self.buf.len() as u64
-    }
-
+impl PlainOut {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         if self.buf.len() + bytes.len() > SINK_BYTES {
             self.flush()?;
@@ -98,7 +111,6 @@ impl Sink {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.crc = checksum::extend(self.crc, bytes);
         self.file.write_at(bytes, self.written)?;
         self.written += bytes.len() as u64;
         if self.written - self.written_back >= WRITEBACK_BYTES {
@@ -106,6 +118,37 @@ impl Sink {
             self.written_back = self.written;
         }
         Ok(())
+    }
+
+    /// All is with the kernel.
+    fn finish(mut self) -> Result<Landing> {
+        self.flush()?;
+        self.file.start_writeback(self.written_back, self.written - self.written_back);
+        Ok(Landing::landed(self.file))
+    }
+}
+
+impl Sink {
+    fn offset(&self) -> u64 {
+        match &self.out {
+            Out::Plain(out) => out.written + out.buf.len() as u64,
+            Out::Stream(stream) => stream.len(),
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.crc = checksum::extend(self.crc, bytes);
+        match &mut self.out {
+            Out::Plain(out) => out.append(bytes),
+            Out::Stream(stream) => stream.write(bytes),
+        }
+    }
+
+    fn finish(self) -> Result<Landing> {
+        match self.out {
+            Out::Plain(out) => out.finish(),
+            Out::Stream(stream) => Ok(stream.finish()),
+        }
     }
 
     /// Appends a sealed block whose payload comes in parts.
@@ -149,12 +192,39 @@ impl TableWriter {
         comparator: Comparator,
         options: TableOptions,
     ) -> Result<TableWriter> {
+        let buf = Vec::with_capacity(SINK_BYTES);
+        let out = Out::Plain(PlainOut { file, buf, written: 0, written_back: 0 });
+        TableWriter::with_out(out, header, comparator, options)
+    }
+
+    /// A writer of a table that goes through a stream, at its front: no call waits for the disk.
+    ///
+    /// # Errors
+    /// Those of [`TableOptions::validate`], and `InvalidArgument` if the stream has bytes already.
+    pub fn streaming(
+        stream: StreamWriter,
+        header: FileHeader,
+        comparator: Comparator,
+        options: TableOptions,
+    ) -> Result<TableWriter> {
+        if !stream.is_empty() {
+            return Err(Error::invalid("a table's stream must be at its front"));
+        }
+        TableWriter::with_out(Out::Stream(stream), header, comparator, options)
+    }
+
+    fn with_out(
+        out: Out,
+        header: FileHeader,
+        comparator: Comparator,
+        options: TableOptions,
+    ) -> Result<TableWriter> {
         options.validate()?;
         let filter_bits = if comparator.equal_is_identical() { options.filter_bits_per_key } else { 0.0 };
-        let mut buf = Vec::with_capacity(SINK_BYTES);
-        buf.extend_from_slice(&header.encode());
+        let mut sink = Sink { out, crc: 0 };
+        sink.append(&header.encode())?;
         Ok(TableWriter {
-            sink: Sink { file, buf, written: 0, written_back: 0, crc: 0 },
+            sink,
             block: BlockBuilder::new(options.restart_interval, options.block_bytes),
             compressed: Vec::new(),
             index: IndexBuilder::new(options.index_partition_bytes),
@@ -336,12 +406,31 @@ impl TableWriter {
         self.properties.entries
     }
 
+    /// Bytes submitted to the stream of which the end was not seen yet; 0 without one.
+    pub fn bytes_in_flight(&self) -> u64 {
+        match &self.sink.out {
+            Out::Plain(_) => 0,
+            Out::Stream(stream) => stream.bytes_in_flight(),
+        }
+    }
+
     /// Writes what is left: last block, filter, index, properties, footer. Does not sync. A table
-    /// without entries is valid.
+    /// without entries is valid. Waits until a stream has landed.
     ///
     /// # Errors
     /// Those of the file, and `Internal` if an earlier call failed on it.
-    pub fn finish(mut self) -> Result<TableMeta> {
+    pub fn finish(self) -> Result<TableMeta> {
+        let (meta, landing) = self.finish_streaming()?;
+        landing.wait()?;
+        Ok(meta)
+    }
+
+    /// As [`TableWriter::finish`], but does not wait for what a stream has under way: the table
+    /// is whole only when the landing has come to a good end. Without a stream it has already.
+    ///
+    /// # Errors
+    /// As there; errors of writes under way come with the landing.
+    pub fn finish_streaming(mut self) -> Result<(TableMeta, Landing)> {
         if self.failed {
             return Err(Error::new(ErrorKind::Internal, "the table failed to be written before"));
         }
@@ -380,9 +469,7 @@ impl TableWriter {
         footer.properties = sink.append_block(&[&p.encode()], Compression::None)?;
         footer.file_bytes = sink.offset() + FOOTER_BYTES as u64;
         sink.append(&footer.encode())?;
-        sink.flush()?;
-        sink.file.start_writeback(sink.written_back, sink.written - sink.written_back);
-        Ok(TableMeta {
+        let meta = TableMeta {
             file_bytes: footer.file_bytes,
             checksum: sink.crc,
             entries: p.entries,
@@ -395,6 +482,7 @@ impl TableWriter {
             raw_key_bytes: p.raw_key_bytes,
             raw_value_bytes: p.raw_value_bytes,
             data_blocks: p.data_blocks,
-        })
+        };
+        Ok((meta, sink.finish()?))
     }
 }

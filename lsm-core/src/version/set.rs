@@ -1,16 +1,16 @@
 //! The two heads of each tree: *live*, what readers use, and *durable*, what the manifest says.
 //!
 //! ```text
-//! job ends ─ install: live version published, edit queued ─ sync: the files are durable
-//!          ─ settle: edits appended in order, manifest synced, durable version moves, inputs become
-//!            unlinkable, log retires
+//! job ends ─ install: live version published, step in the tree's ledger ─ the files become durable
+//!          ─ settle: the moves of all ledgers appended, manifest synced, durable versions follow, inputs
+//!            become unlinkable, log retires
 //! ```
 //! The birth and the end of a keyspace are records of the same manifest. They wait for no install of
-//! another tree; those that a dropped tree has in the queue are thrown away.
+//! another tree; the steps of a dropped tree are thrown away.
 //!
 //! Invariants:
-//! - The queue is first in, first out over all trees, so the manifest holds a prefix of the
-//!   installs of each tree (rule 13).
+//! - Of each tree the manifest has a state that the tree was in, or one with younger flushes besides
+//!   (rule 13, `handoff::ledger`); steps of several trees that belong together are in one record.
 //! - Log before table (rule 1): with more than one tree an edit is appended only after the log was
 //!   synced through the last sequence that its flush holds. For a record of the log may have parts
 //!   for two trees, and a power cut must not take one whose other is settled. With one tree nothing
@@ -25,28 +25,29 @@
 //!   nothing else settles.
 //! - The names of the log's segments are durable before the manifest counts on them, so that one it
 //!   names and that is missing at open was lost, not never made.
-//! - An edit stays queued until it is settled, and leaves the queue under its tree's lock: whoever
-//!   finds the queue empty finds everything durable, and the tree's floor never goes back.
-//! - An edit is appended only when the files it adds and their names are durable (I5): the queue
-//!   stops at the first whose sync has not returned, and for ever at one whose sync failed.
+//! - A step stays in its ledger until it is settled, and leaves it under its tree's lock: whoever
+//!   finds the ledger empty finds everything durable, and the tree's floor never goes back.
+//! - A state is named only when all its files and their names are durable (I5).
 //! - After a failed append or sync the manifest file is never written again: the next attempt
 //!   starts a fresh one from the settled state and makes it durable before the queue goes on; the
 //!   inputs stay until then (rule 14).
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use super::edit::{KeyspaceDesc, ManifestRecord, TreeEdit};
 use super::manifest::{self, ManifestWriter};
-use super::{TableFile, Version};
+use super::{Removed, TableFile, Version};
 use crate::Result;
-use crate::compaction::output::Written;
 use crate::engine::Engine;
+use crate::fault::Fault;
 use crate::filename::FileName;
 use crate::gate::{Gate, GateGuard};
+use crate::handoff::Reserved;
+use crate::handoff::ledger::{LedgerFile, Line, Move, Step};
 use crate::invariants::check_settling;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo, TreeId};
@@ -56,23 +57,46 @@ use crate::wal::log::Floors;
 const ROLL_BYTES: u64 = 4 << 20;
 const GROWTH_MAX: u64 = 8;
 
-/// A change of a tree that is live and waits to become durable.
-struct Install {
-    tree: Arc<Tree>,
-    edit: TreeEdit,
+/// What a step of a tree's ledger keeps until it is settled.
+pub(crate) struct Kept {
+    /// The tree's version after it.
     version: Arc<Version>,
-    /// The tree's floor after it.
-    floor: SeqNo,
     /// Tables that leave; unlinkable once this is settled and no reader holds them.
     removed: Vec<Arc<TableFile>>,
-    durable: Ticket,
     together: Option<Arc<FlushGroup>>,
+    _reserved: Option<Reserved>,
 }
 
-impl Install {
-    fn is_of(&self, group: &Arc<FlushGroup>) -> bool {
-        self.together.as_ref().is_some_and(|own| Arc::ptr_eq(own, group))
+/// A change of a tree that has just been made live.
+pub(crate) struct Install {
+    pub(crate) removed: Vec<Removed>,
+    pub(crate) added: Vec<(u8, Arc<TableFile>)>,
+    /// The version with it.
+    pub(crate) version: Arc<Version>,
+    /// Of a flush: the tree's floor after it.
+    pub(crate) floor: Option<SeqNo>,
+    /// Tables that left with it for good.
+    pub(crate) leaving: Vec<Arc<TableFile>>,
+    pub(crate) reserved: Option<Reserved>,
+    pub(crate) together: Option<Arc<FlushGroup>>,
+}
+
+type TableStep = Step<Arc<TableFile>, Kept>;
+
+impl LedgerFile for Arc<TableFile> {
+    fn number(&self) -> FileNumber {
+        TableFile::number(self)
     }
+
+    fn is_durable(&self) -> bool {
+        TableFile::is_durable(self)
+    }
+}
+
+/// The ledger of a tree that has steps in it.
+struct Ledger {
+    tree: Arc<Tree>,
+    line: Line<Arc<TableFile>, Kept>,
 }
 
 /// Memtables of several trees whose installs settle in one record of the manifest, or not at all.
@@ -92,9 +116,6 @@ impl FlushGroup {
     }
 }
 
-/// Set once the files of an install are durable.
-pub(crate) type Ticket = Arc<AtomicBool>;
-
 struct Manifest {
     number: FileNumber,
     /// None after a failure, until a fresh file is durable.
@@ -111,17 +132,24 @@ struct Doomed {
 
 /// What one record of the manifest is made from.
 struct Change {
-    edits: Vec<TreeEdit>,
-    /// Trees and versions that the edits lead to, in the order of the queue.
-    installs: Vec<(Arc<Tree>, Arc<Version>, SeqNo)>,
+    moves: Vec<TreeMove>,
     created: Option<Arc<Tree>>,
     dropped: Vec<u32>,
+}
+
+/// Where the durable version of a tree goes.
+struct TreeMove {
+    tree: Arc<Tree>,
+    step: Move<Arc<TableFile>>,
+    version: Arc<Version>,
 }
 
 /// The manifest and the edits on their way into it.
 pub(crate) struct VersionSet {
     settling: Gate,
-    queue: Mutex<VecDeque<Install>>,
+    ledgers: Mutex<BTreeMap<TreeId, Ledger>>,
+    /// Steps of all trees so far.
+    steps: AtomicU64,
     /// The trees that the durable manifest names, by ascending id.
     durable: Mutex<Vec<Arc<Tree>>>,
     doomed: Mutex<Vec<Doomed>>,
@@ -140,7 +168,8 @@ impl VersionSet {
     ) -> VersionSet {
         VersionSet {
             settling: Gate::new(env),
-            queue: Mutex::new(VecDeque::new()),
+            ledgers: Mutex::new(BTreeMap::new()),
+            steps: AtomicU64::new(0),
             durable: Mutex::new(trees),
             doomed: Mutex::default(),
             manifest: Mutex::new(Manifest { number, writer: None, start_bytes: 0 }),
@@ -148,62 +177,29 @@ impl VersionSet {
         }
     }
 
-    /// Queues a change that the caller has just made live, under the tree's lock.
-    pub(crate) fn queue(
-        &self,
-        tree: &Arc<Tree>,
-        state: &mut TreeState,
-        edit: TreeEdit,
-        version: Arc<Version>,
-        removed: Vec<Arc<TableFile>>,
-    ) -> Ticket {
-        self.queue_together(tree, state, edit, version, removed, None)
+    /// Notes a change that the caller has just made live, under the tree's lock. Returns its number, for
+    /// [`VersionSet::is_settled`].
+    pub(crate) fn push(&self, tree: &Arc<Tree>, _proof: &mut TreeState, install: Install) -> u64 {
+        let Install { removed, added, version, floor, leaving, reserved, together } = install;
+        let is_bound = together.is_some();
+        let kept = Kept { version, removed: leaving, together, _reserved: reserved };
+        let step = Step::new(removed, added, floor, kept).bound(is_bound);
+        let mut ledgers = self.ledgers.lock();
+        let number = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
+        let new = || Ledger { tree: tree.clone(), line: Line::default() };
+        ledgers.entry(tree.id).or_insert_with(new).line.push(number, step);
+        number
     }
 
-    /// As [`VersionSet::queue`], for a change that settles with those of other trees.
-    pub(crate) fn queue_together(
-        &self,
-        tree: &Arc<Tree>,
-        state: &mut TreeState,
-        edit: TreeEdit,
-        version: Arc<Version>,
-        removed: Vec<Arc<TableFile>>,
-        together: Option<Arc<FlushGroup>>,
-    ) -> Ticket {
-        let mut queue = self.queue.lock();
-        let before = queue.iter().rev().find(|i| Arc::ptr_eq(&i.tree, tree)).map(|i| i.floor);
-        let floor = edit.floor.unwrap_or(before.unwrap_or(state.durable_floor));
-        let durable = Ticket::default();
-        queue.push_back(Install {
-            tree: tree.clone(),
-            edit,
-            version,
-            floor,
-            removed,
-            durable: durable.clone(),
-            together,
-        });
-        durable
+    /// Whether the tree's step of that number is settled, or thrown away.
+    pub(crate) fn is_settled(&self, id: TreeId, number: u64) -> bool {
+        self.ledgers.lock().get(&id).is_none_or(|ledger| ledger.line.is_settled(number))
     }
 
-    /// Makes the files of an install durable, so that it may settle.
+    /// Has the manifest say all that is durable, and lets go of what that replaced.
     ///
     /// # Errors
-    /// Those of the file system. The database takes no more writes then: a sync that failed is
-    /// never tried again, the durable version stays what it was, and so do its files.
-    pub(crate) fn sync(&self, engine: &Engine, written: &Written, ticket: &Ticket) -> Result<()> {
-        if let Err(error) = written.sync(engine) {
-            engine.error.latch_lasting("the sync of a table", &error);
-            return Err(error);
-        }
-        ticket.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// Makes all queued changes durable, and lets go of what they replaced.
-    ///
-    /// # Errors
-    /// Those of the file system; the changes stay queued and live.
+    /// Those of the file system; the changes stay live and unsettled.
     pub(crate) fn settle(&self, engine: &Engine) -> Result<()> {
         let _only_one = self.settling.enter();
         self.settle_with(engine, None)
@@ -231,27 +227,21 @@ impl VersionSet {
         let mut tables: Vec<Arc<TableFile>> = last.all_tables().map(|(_, table)| table.clone()).collect();
         drop(last);
         tables.extend(tree.lock().durable.all_tables().map(|(_, table)| table.clone()));
-        let mut discarded = Vec::new();
-        self.queue.lock().retain_mut(|install| {
-            let keep = !Arc::ptr_eq(&install.tree, tree);
-            if !keep {
-                if let Some(group) = &install.together {
-                    group.leave();
-                }
-                discarded.append(&mut install.removed);
-                discarded.extend(install.version.all_tables().map(|(_, table)| table.clone()));
-            }
-            keep
-        });
-        tables.extend(discarded);
+        let steps = self.ledgers.lock().remove(&tree.id).map_or(Vec::new(), |mut own| own.line.discard());
+        for step in steps {
+            let kept = step.payload;
+            kept.together.inspect(|group| group.leave());
+            tables.extend(kept.removed);
+            tables.extend(kept.version.all_tables().map(|(_, table)| table.clone()));
+        }
         self.doomed.lock().push(Doomed { tree: tree.clone(), tables });
         self.settle_with(engine, None)
     }
 
     /// As [`VersionSet::settle`], inside the gate.
     fn settle_with(&self, engine: &Engine, created: Option<Arc<Tree>>) -> Result<()> {
-        let change = self.ready(created);
-        let nothing = change.edits.is_empty()
+        let change = self.ready(created)?;
+        let nothing = change.moves.is_empty()
             && change.created.is_none()
             && change.dropped.is_empty()
             && !self.is_name_pending(engine);
@@ -259,37 +249,60 @@ impl VersionSet {
             return Ok(());
         }
         self.sync_log_for(engine, &change)?;
-        let replay_start = self.log_change(engine, nothing, &change)?;
-        for _ in 0..change.installs.len() {
-            let tree = self.queue.lock().front().expect("only settling takes installs out").tree.clone();
-            let mut state = tree.lock();
-            let install = self.queue.lock().pop_front().expect("as above");
-            state.durable = install.version;
-            state.durable_floor = install.floor;
-            drop(state);
-            for table in &install.removed {
-                table.set_obsolete(&engine.graveyard);
-            }
-            drop(install.removed);
+        if engine.options.load().break_on_purpose == Some(Fault::EarlyUnlink) {
+            unlink_too_early(engine, &change);
         }
+        let replay_start = self.log_change(engine, nothing, &change)?;
+        change.moves.into_iter().for_each(|moved| self.follow(engine, moved));
         self.durable.lock().extend(change.created);
         self.bury(engine, &change.dropped);
         engine.log.retire_before(replay_start);
         Ok(())
     }
 
-    /// What may settle now: the installs up to the first whose files are not durable, or whose group is
-    /// not complete up to there, and all drops.
-    fn ready(&self, created: Option<Arc<Tree>>) -> Change {
-        let dropped = self.doomed.lock().iter().map(|doomed| doomed.tree.id.keyspace).collect();
-        let queue = self.queue.lock();
-        let count = ready_count(&queue);
-        let mut change = Change { edits: Vec::new(), installs: Vec::new(), created, dropped };
-        for install in queue.iter().take(count) {
-            change.edits.push(install.edit.clone());
-            change.installs.push((install.tree.clone(), install.version.clone(), install.floor));
+    /// The record of a move is durable: so is the version that it leads to, and its inputs may go.
+    fn follow(&self, engine: &Engine, TreeMove { tree, step, version }: TreeMove) {
+        let mut state = tree.lock();
+        let mut ledgers = self.ledgers.lock();
+        let ledger = ledgers.get_mut(&tree.id).expect("only settling takes steps out, and a drop keeps out");
+        let settled = ledger.line.settle(&step);
+        if ledger.line.is_empty() {
+            ledgers.remove(&tree.id);
         }
-        change
+        drop(ledgers);
+        state.durable = version;
+        state.durable_floor = step.floor.unwrap_or(state.durable_floor);
+        drop(state);
+        for table in settled.iter().flat_map(|kept| &kept.removed) {
+            table.set_obsolete(&engine.graveyard);
+        }
+    }
+
+    /// What may settle now: of each tree as much as is durable and does not go without steps of other
+    /// trees that belong to it; and all drops.
+    fn ready(&self, created: Option<Arc<Tree>>) -> Result<Change> {
+        let dropped = self.doomed.lock().iter().map(|doomed| doomed.tree.id.keyspace).collect();
+        let ledgers = self.ledgers.lock();
+        let mut found = Vec::new();
+        for (id, steps) in ready_steps(&ledgers) {
+            let ledger = &ledgers[&id];
+            let Some(step) = ledger.line.next_move(steps) else { continue };
+            let after = ledger.line.steps().take(steps).last().map(|last| last.payload.version.clone());
+            found.push((ledger.tree.clone(), step, after));
+        }
+        drop(ledgers);
+        let mut moves = Vec::new();
+        for (tree, step, after) in found {
+            let version = match after.filter(|_| step.is_prefix) {
+                Some(version) => version,
+                None => {
+                    let durable = tree.lock().durable.clone();
+                    Arc::new(durable.apply(&step.removed, &step.added)?)
+                }
+            };
+            moves.push(TreeMove { tree, step, version });
+        }
+        Ok(Change { moves, created, dropped })
     }
 
     /// Rule 1; see the module header.
@@ -297,7 +310,7 @@ impl VersionSet {
         if self.durable.lock().len() < 2 {
             return Ok(());
         }
-        let flushed = change.edits.iter().filter_map(|edit| edit.floor).max();
+        let flushed = change.moves.iter().filter_map(|moved| moved.step.floor).max();
         let Some(floor) = flushed else { return Ok(()) };
         engine
             .log
@@ -333,13 +346,13 @@ impl VersionSet {
         if nothing {
             return Ok(FileNumber(0));
         }
-        for (_, version, _) in &change.installs {
-            check_settling(engine, version)?;
+        for moved in &change.moves {
+            check_settling(engine, &moved.version)?;
         }
         let replay_start = engine.log.first_needed(&self.floors_after(change));
         let log_named = engine.log.sync_names()?;
         let last_seqno = Some(engine.commit.visible().load(Ordering::Acquire));
-        let mut edits = change.edits.clone();
+        let mut edits: Vec<TreeEdit> = change.moves.iter().map(TreeMove::edit).collect();
         if let Some(tree) = &change.created
             && let Some(name) = &tree.merging.name
         {
@@ -378,8 +391,8 @@ impl VersionSet {
             .filter(|tree| !change.dropped.contains(&tree.id.keyspace))
             .map(|tree| (tree.id, tree.lock().durable_floor))
             .collect();
-        for (tree, _, floor) in &change.installs {
-            floors.insert(tree.id, *floor);
+        for TreeMove { tree, step, .. } in &change.moves {
+            step.floor.and_then(|floor| floors.insert(tree.id, floor));
         }
         floors
     }
@@ -411,12 +424,17 @@ impl VersionSet {
 
     /// Whether changes wait to become durable.
     pub(crate) fn has_unsettled(&self) -> bool {
-        !self.queue.lock().is_empty() || !self.doomed.lock().is_empty()
+        !self.ledgers.lock().is_empty() || !self.doomed.lock().is_empty()
     }
 
-    /// Whether changes of that tree do.
-    pub(crate) fn has_unsettled_of(&self, id: TreeId) -> bool {
-        self.queue.lock().iter().any(|install| install.tree.id == id)
+    /// How many installs wait to become durable.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.ledgers.lock().values().map(|ledger| ledger.line.len()).sum()
+    }
+
+    /// The number of the tree's last step, if it is not settled.
+    pub(crate) fn last_unsettled(&self, id: TreeId) -> Option<u64> {
+        self.ledgers.lock().get(&id).and_then(|ledger| ledger.line.last_number())
     }
 
     /// The trees that the durable manifest knows, but for those whose drop has begun.
@@ -459,9 +477,33 @@ impl VersionSet {
         self.named.fetch_max(log_named.map_or(0, |number| number.0), Ordering::AcqRel);
     }
 
-    /// Whether some could be settled and nobody is about to.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        !self.settling.is_held() && (ready_count(&self.queue.lock()) > 0 || !self.doomed.lock().is_empty())
+    /// Whether something may be settled.
+    pub(crate) fn is_ready(&self) -> bool {
+        if !self.doomed.lock().is_empty() {
+            return true;
+        }
+        let ledgers = self.ledgers.lock();
+        let ready = ready_steps(&ledgers);
+        ready.into_iter().any(|(id, steps)| ledgers[&id].line.can_move(steps))
+    }
+}
+
+impl TreeMove {
+    fn edit(&self) -> TreeEdit {
+        TreeEdit {
+            tree: self.tree.id,
+            removed: self.step.removed.clone(),
+            added: self.step.added.iter().map(|(level, table)| (*level, table.meta().describe())).collect(),
+            floor: self.step.floor,
+            ..TreeEdit::default()
+        }
+    }
+}
+
+/// See [`Fault::EarlyUnlink`].
+fn unlink_too_early(engine: &Engine, change: &Change) {
+    for (_, number) in change.moves.iter().flat_map(|moved| &moved.step.removed) {
+        let _ = engine.env.fs().unlink(&FileName::Table(*number).path(&engine.dir));
     }
 }
 
@@ -492,22 +534,31 @@ pub(crate) fn start_manifest(
     Ok(writer)
 }
 
-/// How many installs at the front may settle.
-fn ready_count(queue: &VecDeque<Install>) -> usize {
-    let mut count = queue.iter().take_while(|install| install.durable.load(Ordering::Acquire)).count();
-    while let Some(at) = first_of_incomplete(queue, count) {
-        count = at;
+/// How many steps of each tree may settle, so that no group of flushes is torn apart.
+fn ready_steps(ledgers: &BTreeMap<TreeId, Ledger>) -> BTreeMap<TreeId, usize> {
+    let most = |(id, ledger): (&TreeId, &Ledger)| (*id, ledger.line.ready(ledger.line.len()));
+    let mut ready: BTreeMap<TreeId, usize> = ledgers.iter().map(most).collect();
+    while let Some((id, at)) = first_torn(ledgers, &ready) {
+        ready.insert(id, ledgers[&id].line.ready(at));
     }
-    count
+    ready
 }
 
-/// Where among the first `count` installs a group begins that is not whole among them.
-fn first_of_incomplete(queue: &VecDeque<Install>, count: usize) -> Option<usize> {
-    queue.iter().take(count).position(|install| {
-        install.together.as_ref().is_some_and(|group| {
-            let here = queue.iter().take(count).filter(|other| other.is_of(group)).count();
-            here < group.members.load(Ordering::Acquire)
-        })
+/// A step of a group, among those that are ready, that others of its group are not among.
+fn first_torn(
+    ledgers: &BTreeMap<TreeId, Ledger>,
+    ready: &BTreeMap<TreeId, usize>,
+) -> Option<(TreeId, usize)> {
+    let grouped = |(id, steps): (&TreeId, &usize)| {
+        let steps = ledgers[id].line.steps().take(*steps).enumerate();
+        let of =
+            |(at, step): (usize, &TableStep)| step.payload.together.clone().map(|group| (*id, at, group));
+        steps.filter_map(of).collect::<Vec<_>>()
+    };
+    let members: Vec<(TreeId, usize, Arc<FlushGroup>)> = ready.iter().flat_map(grouped).collect();
+    members.iter().find_map(|(id, at, group)| {
+        let here = members.iter().filter(|(.., other)| Arc::ptr_eq(other, group)).count();
+        (here < group.members.load(Ordering::Acquire)).then_some((*id, *at))
     })
 }
 

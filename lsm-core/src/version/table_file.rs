@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::handoff::NewFile;
 use crate::key::{Comparator, is_range_end, user_key};
 use crate::obsolete::Graveyard;
 use crate::types::{FileNumber, SeqNo};
@@ -168,6 +169,8 @@ pub struct TableFile {
     /// Where its number goes when the last version that holds it is dropped; set once the
     /// durable manifest no longer names it.
     graveyard: OnceLock<Arc<Graveyard>>,
+    /// Its way to the disk, if this opening wrote it.
+    fresh: Option<Arc<NewFile>>,
 }
 
 impl TableFile {
@@ -176,13 +179,33 @@ impl TableFile {
     /// # Panics
     /// If a boundary key is shorter than a trailer; the manifest's decoder checks that.
     pub fn new(comparator: &Comparator, meta: TableMeta) -> Arc<TableFile> {
+        TableFile::with(comparator, meta, None)
+    }
+
+    /// A table just written, which is not durable yet.
+    pub(crate) fn fresh(comparator: &Comparator, meta: TableMeta, file: Arc<NewFile>) -> Arc<TableFile> {
+        TableFile::with(comparator, meta, Some(file))
+    }
+
+    fn with(comparator: &Comparator, meta: TableMeta, fresh: Option<Arc<NewFile>>) -> Arc<TableFile> {
         Arc::new(TableFile {
             smallest_prefix: comparator.prefix(user_key(&meta.smallest)),
             largest_prefix: comparator.prefix(user_key(&meta.largest)),
             meta,
             claim: AtomicU64::new(0),
             graveyard: OnceLock::new(),
+            fresh,
         })
+    }
+
+    /// Whether its bytes and its name are durable.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.fresh.as_ref().is_none_or(|file| file.is_durable())
+    }
+
+    /// Whether a sync of it failed, so that its bytes may be gone.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.fresh.as_ref().is_some_and(|file| file.is_failed())
     }
 
     /// Its description.

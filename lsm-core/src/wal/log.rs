@@ -408,7 +408,7 @@ impl LogWriter {
         {
             self.current = None;
             self.current = Some(roll(engine, first_seqno)?);
-            engine.scheduler.log_grew();
+            engine.handoff.wake.notify();
         }
         let writer = self.current.as_mut().expect("a segment was just opened");
         let synced = log.segments.lock().synced;

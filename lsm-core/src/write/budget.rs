@@ -5,8 +5,10 @@
 //!     |-------------|-------------------------|                            limit       5/4 limit
 //!                                                switch the largest active one │  writers wait │
 //! ```
-//! A memtable is charged when a commit group that went into it is published, and given back when its
-//! table is live: what readers pin after that is theirs and keeps no writer waiting.
+//! A memtable is charged when a commit group that went into it is published. When its table is live it
+//! counts as *retained* until that is durable, for it may have to be made again: of these there may be as
+//! much again as the limit before writers wait, so that only a disk that falls far behind stops them.
+//! Then it is given back: what readers pin after that is theirs and keeps no writer waiting.
 //! Passing the limit switches the largest active memtable of any tree, one a group, until half of the
 //! limit is sealed; a flush is due for each of those. So a full budget always has a flush that ends
 //! it, or an active memtable to switch, which a waiting writer does by itself (rule 20).
@@ -22,6 +24,8 @@ pub(crate) struct WriteBudget {
     active: AtomicU64,
     /// Bytes of those that wait for their flush.
     sealed: AtomicU64,
+    /// Bytes of those whose table is not durable yet.
+    retained: AtomicU64,
     full: AtomicBool,
 }
 
@@ -38,6 +42,7 @@ enum Stage {
     #[default]
     Active,
     Sealed,
+    Retained,
     Released,
 }
 
@@ -47,6 +52,7 @@ impl WriteBudget {
             limit: AtomicU64::new(limit),
             active: AtomicU64::new(0),
             sealed: AtomicU64::new(0),
+            retained: AtomicU64::new(0),
             full: AtomicBool::new(false),
         }
     }
@@ -86,6 +92,7 @@ impl WriteBudget {
         match stage {
             Stage::Active => Some(&self.active),
             Stage::Sealed => Some(&self.sealed),
+            Stage::Retained => Some(&self.retained),
             Stage::Released => None,
         }
     }
@@ -102,15 +109,30 @@ impl WriteBudget {
         }
     }
 
-    /// The memtable is in a live table, or gone with its keyspace. True if writers that waited may go
-    /// on: the caller wakes them.
+    /// The memtable is in a live table that is not durable. As [`WriteBudget::release`].
+    pub(crate) fn retain(&self, charge: &Charge) -> bool {
+        self.pass_on(charge, Stage::Retained)
+    }
+
+    /// The memtable is in durable tables, or gone with its keyspace. True if writers that waited may
+    /// go on: the caller wakes them.
     pub(crate) fn release(&self, charge: &Charge) -> bool {
+        self.pass_on(charge, Stage::Released)
+    }
+
+    fn pass_on(&self, charge: &Charge, next: Stage) -> bool {
         let mut stage = charge.stage.lock();
+        if *stage == Stage::Released {
+            return false;
+        }
+        let was_full = self.is_full();
+        if let Some(part) = self.part(next) {
+            part.fetch_add(charge.bytes.load(Ordering::Relaxed), Ordering::AcqRel);
+        }
         if let Some(part) = self.part(*stage) {
             part.fetch_sub(charge.bytes.load(Ordering::Relaxed), Ordering::AcqRel);
         }
-        *stage = Stage::Released;
-        let was_full = self.is_full();
+        *stage = next;
         self.note();
         was_full && !self.is_full()
     }
@@ -118,7 +140,8 @@ impl WriteBudget {
     /// Looks whether writers wait, and notes it.
     fn note(&self) {
         let limit = self.limit();
-        self.full.store(self.bytes() > limit + limit / 4, Ordering::Release);
+        let is_full = self.bytes() > limit + limit / 4 || self.retained() > limit;
+        self.full.store(is_full, Ordering::Release);
     }
 
     /// As [`WriteBudget::is_full`], after a look at the sums: two who note at once may leave an old
@@ -126,6 +149,11 @@ impl WriteBudget {
     pub(crate) fn is_still_full(&self) -> bool {
         self.note();
         self.is_full()
+    }
+
+    /// Bytes of memtables that are flushed into tables which are not durable.
+    pub(crate) fn retained(&self) -> u64 {
+        self.retained.load(Ordering::Acquire)
     }
 
     /// Bytes of all memtables that are not flushed.

@@ -1,7 +1,7 @@
 //! A simulated file apart from its names: what readers see, what a power cut leaves for certain,
 //! and the changes in between, in order.
 //!
-//! INVARIANT: `durable` with all of `pending` applied in order equals `live`.
+//! INVARIANT: `durable` with all of `pending` applied in order equals `live`, until a write-back fails.
 
 use super::content::{Content, PAGE};
 use crate::rng::SplitMix64;
@@ -56,9 +56,11 @@ impl Bytes {
 
     pub(super) fn sync(&mut self) {
         let pending = std::mem::take(&mut self.pending);
-        if pending.iter().any(|change| matches!(change, Change::SetLen(_))) {
-            self.durable = self.live.clone();
-            return;
+        // Lengths first: what is written behind a cut is in `live`, and copied from there.
+        for change in &pending {
+            if let Change::SetLen(len) = change {
+                self.durable.set_len(*len);
+            }
         }
         for change in &pending {
             if let Change::Write { offset, data } = change {
@@ -66,6 +68,13 @@ impl Bytes {
             }
         }
         self.durable.adopt_len(self.live.len());
+    }
+
+    /// The write-back of all that is not synced failed: the pages count as clean from now on, so
+    /// that readers see them, no later sync writes them, and a power cut takes them. Only pages that
+    /// are written anew become durable, whole.
+    pub(super) fn fail_writeback(&mut self) {
+        self.pending.clear();
     }
 
     /// The file after a power cut that spared nothing it was free to take.

@@ -5,7 +5,8 @@
 //!   ready --push--> kernel --reap--> settle --+--> ticket: done, or failed
 //!     ^                                       |
 //!     +------ rest of a short transfer, ------+--> helper: plain calls on another thread, where
-//!             what did not run                     the kernel has said "did not run" too often
+//!             what did not run                     the kernel has said "did not run" too often, or
+//!                                                  a file past the page cache gets an unaligned part
 //!
 //!   a write with its sync:   all bytes written   short            failed
 //!     sync 0                 done                rest, then sync  failed
@@ -78,6 +79,11 @@ impl<K: Kernel> Driver<K> {
     pub(super) fn push(&mut self) -> Pushed {
         let mut count = 0;
         while let Some(task) = self.ready.pop_front() {
+            // Looked at each time: a short transfer may leave a rest that is not aligned.
+            if !task.is_fit_for_kernel() {
+                self.help(task);
+                continue;
+            }
             if let Err(task) = self.kernel.push(task) {
                 self.ready.push_front(task);
                 return Pushed { count, is_all: false };

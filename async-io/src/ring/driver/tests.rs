@@ -9,10 +9,10 @@ use crate::env::Fork;
 use crate::env::sim::SimEnv;
 use crate::error::ErrorKind;
 use crate::fs::sim::{CrashPolicy, SimFs};
-use crate::fs::{Access, File, Fs};
+use crate::fs::{Access, Advice, File, Fs, Op, Ticket};
 use crate::ring::pool::Workers;
 use crate::ring::task::Front;
-use crate::ring::{IoOp, IoTicket};
+use crate::ring::{BUF_ALIGN, Buf, IoOp, IoTicket, is_aligned};
 use crate::rng::SplitMix64;
 
 /// How unkind, each in a thousand.
@@ -88,6 +88,8 @@ impl FakeKernel {
             len = 1 + self.rng.below(len as u64 - 1) as usize;
         }
         let file = Arc::clone(task.op.file().unwrap());
+        let asked = &task.op.buf().unwrap()[from..to];
+        assert!(!file.is_direct() || is_aligned(asked, offset), "the kernel would refuse it");
         let bytes = &mut task.op.buf_mut().unwrap()[from..from + len];
         if is_write {
             file.write_at(bytes, offset).unwrap();
@@ -360,4 +362,83 @@ fn what_never_comes_back_is_given_up() {
         assert!(driver.is_idle());
         world.helper.shutdown();
     });
+}
+
+/// A file past the page cache that helps itself with unaligned calls, as the real one does.
+struct PastCache(Arc<dyn File>);
+
+impl File for PastCache {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, crate::Error> {
+        self.0.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), crate::Error> {
+        self.0.write_at(buf, offset)
+    }
+    fn sync_data(&self) -> Result<(), crate::Error> {
+        self.0.sync_data()
+    }
+    fn start_writeback(&self, offset: u64, len: u64) {
+        self.0.start_writeback(offset, len);
+    }
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), crate::Error> {
+        self.0.allocate(offset, len)
+    }
+    fn set_len(&self, len: u64) -> Result<(), crate::Error> {
+        self.0.set_len(len)
+    }
+    fn len(&self) -> Result<u64, crate::Error> {
+        self.0.len()
+    }
+    fn advise(&self, advice: Advice) {
+        self.0.advise(advice);
+    }
+    fn is_direct(&self) -> bool {
+        true
+    }
+    fn submit(&self, op: Op) -> Box<dyn Ticket> {
+        self.0.submit(op)
+    }
+}
+
+/// Past the page cache the kernel is given aligned parts only; the others, rests of short transfers
+/// among them, are done all the same.
+#[test]
+fn unaligned_parts_past_the_page_cache_are_left_to_the_helper() {
+    let (mut raw, mut helped) = (0, 0);
+    for seed in 0..20 {
+        let world = World::new(seed);
+        world.env.run(|| {
+            let inner = world.env.sim_fs().create(Path::new("/a")).unwrap();
+            let file: Arc<dyn File> = Arc::new(PastCache(inner));
+            let moods = Moods { short: if seed % 2 == 0 { 300 } else { 0 }, ..Moods::default() };
+            let mut driver = world.driver(seed, moods);
+            let mut rng = SplitMix64::new(seed);
+            let mut at = 0u64;
+            for round in 0..20 {
+                let len = if round % 3 == 0 { 1 + rng.below(9000) as usize } else { 2 * BUF_ALIGN };
+                let mut buf = Buf::with_capacity(len);
+                buf.extend_from_slice(&bytes(round, len));
+                if round % 3 == 1 {
+                    at = at.next_multiple_of(BUF_ALIGN as u64);
+                }
+                let op = IoOp::WriteThenSync { file: Arc::clone(&file), buf, offset: at };
+                let ticket = world.submit(&mut driver, op);
+                assert!(drive(&mut driver));
+                let done = ticket.wait();
+                assert_eq!(done.result.unwrap(), len);
+                let mut held = vec![0; len];
+                assert_eq!(file.read_at(&mut held, at).unwrap(), len);
+                assert!(held == *done.buf && held == bytes(round, len), "seed {seed}");
+                at += len as u64;
+            }
+            let stats = world.front.counts().snapshot();
+            raw += stats.completed_count - stats.helped_count;
+            helped += stats.helped_count;
+            world.helper.shutdown();
+        });
+    }
+    assert!(raw >= 50 && helped >= 100, "{raw} {helped}");
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use dialsm_io::{Access, Fault, FaultFs, Fs, OpKind, Rule, SimEnv};
+use dialsm_io::{Access, Fault, FaultFs, Fs, OpKind, Priority, Rule, SimEnv};
 
 use super::*;
 use crate::options::{Compression, describe};
@@ -124,6 +124,34 @@ const CHECKS: &[(&str, Check)] = &[
         c.db.wait_until_idle().expect("idle");
         assert_eq!(other.0.view().version.l0().len(), 1);
         c.db.drop_keyspace(&other).expect("drop");
+    }),
+    ("background_bytes_per_second", |c| {
+        let begin = || {
+            let now = c.env.now();
+            c.engine().handoff.limiter.acquire(Priority::Deep, 1 << 20, Some(now)).map(|_permit| ())
+        };
+        (0..5).for_each(|_| begin().expect("no cap"));
+        c.set("background_bytes_per_second", "64K");
+        begin().expect("what the cap saved up");
+        assert_eq!(begin().expect_err("in debt").kind(), ErrorKind::TimedOut);
+    }),
+    ("retained_bytes_max", |c| {
+        c.db.set_options(&[("level0_compaction_trigger", "2"), ("retained_bytes_max", "1M")]).expect("set");
+        // As if a compaction of that size were not settled.
+        let hold = || c.engine().handoff.retained.try_reserve(2 << 20, u64::MAX).expect("no bound");
+        for compacted in [true, false, false] {
+            c.table(0, 10, 100);
+            // Over the bottom level there is no way down but a merge.
+            compacted.then(|| c.compact());
+        }
+        let held = hold();
+        c.set("automatic_compaction", "true");
+        c.env.sleep(1_000_000_000);
+        assert_eq!(c.engine().tree.view().version.l0().len(), 2, "no room for its inputs");
+        c.set("retained_bytes_max", "8M");
+        c.db.wait_until_idle().expect("idle");
+        assert_eq!(c.engine().tree.view().version.l0().len(), 0);
+        drop(held);
     }),
     ("max_write_group_bytes", |c| {
         assert_eq!(groups_of_six_waiting(c), 1);

@@ -1,0 +1,273 @@
+//! One new table on its way to the disk.
+//!
+//! ```text
+//!   Writing ── all writes reaped ──▶ Syncing ── file, then name ──▶ Durable
+//!      │                               │
+//!   Broken: its job fails           Failed: made again, if it is live
+//! ```
+//! A table may be read by everybody once it is past Writing (rule 15), and may be named by the manifest
+//! once it is Durable. The handle that wrote stays open until then: a failed write-back is reported on
+//! no other. What failed has failed for ever; the table is made again under a new number.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use dialsm_io::durable::{DurableFile, DurableRequest, DurableTicket};
+use dialsm_io::limiter::Permit;
+use dialsm_io::stream::Landing;
+use dialsm_io::{Error, File, Result};
+use parking_lot::Mutex;
+
+use super::Maker;
+use crate::engine::Engine;
+use crate::fault::Fault;
+use crate::types::FileNumber;
+
+const WRITING: u8 = 0;
+const SYNCING: u8 = 1;
+const DURABLE: u8 = 2;
+/// Its writes failed: whoever made it fails.
+const BROKEN: u8 = 3;
+/// Its sync failed: it may be live already.
+const FAILED: u8 = 4;
+
+enum Stage {
+    /// Somebody is just taking it further, without the lock: that makes calls.
+    Busy,
+    Writing(Landing, Option<Permit>),
+    /// Its writes are over; nobody has asked for a sync yet.
+    Written(Arc<dyn File>, Option<Permit>),
+    Syncing(DurableTicket, Arc<dyn File>),
+    Durable,
+    Broken(Error),
+    Failed(Error),
+}
+
+impl Stage {
+    fn reached(&self) -> u8 {
+        match self {
+            Stage::Busy => unreachable!("nobody puts that back"),
+            Stage::Writing(..) => WRITING,
+            Stage::Written(..) | Stage::Syncing(..) => SYNCING,
+            Stage::Durable => DURABLE,
+            Stage::Broken(_) => BROKEN,
+            Stage::Failed(_) => FAILED,
+        }
+    }
+}
+
+/// See the module header.
+pub(crate) struct NewFile {
+    pub(crate) number: FileNumber,
+    pub(crate) bytes: u64,
+    /// How often it was made before, after a failure.
+    pub(crate) attempt: u32,
+    reached: AtomicU8,
+    stage: Mutex<Stage>,
+    /// How to make it again; from the moment it is live until it is durable.
+    maker: Mutex<Option<Maker>>,
+    /// Nothing names it, and nothing will.
+    is_given_up: AtomicBool,
+    /// The reaper looks after it.
+    is_listed: AtomicBool,
+}
+
+impl NewFile {
+    /// A table whose last writes are under way.
+    pub(crate) fn new(
+        number: FileNumber,
+        bytes: u64,
+        attempt: u32,
+        landing: Landing,
+        permit: Option<Permit>,
+    ) -> Arc<NewFile> {
+        Arc::new(NewFile {
+            number,
+            bytes,
+            attempt,
+            reached: AtomicU8::new(WRITING),
+            stage: Mutex::new(Stage::Writing(landing, permit)),
+            maker: Mutex::new(None),
+            is_given_up: AtomicBool::new(false),
+            is_listed: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether its writes are over: readers may use it then, unless they failed.
+    pub(crate) fn is_written(&self) -> bool {
+        self.reached() != WRITING
+    }
+
+    pub(crate) fn is_durable(&self) -> bool {
+        self.reached() == DURABLE
+    }
+
+    /// Whether its sync failed.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.reached() == FAILED
+    }
+
+    /// Whether nothing of it is under way any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.reached() >= DURABLE
+    }
+
+    fn reached(&self) -> u8 {
+        self.reached.load(Ordering::Acquire)
+    }
+
+    /// The error of its writes, if they failed.
+    pub(crate) fn write_failure(&self) -> Option<Error> {
+        match &*self.stage.lock() {
+            Stage::Broken(error) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// The error of its sync, if that failed.
+    pub(crate) fn sync_failure(&self) -> Option<Error> {
+        match &*self.stage.lock() {
+            Stage::Failed(error) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// Its job failed, or its keyspace is gone: what becomes of it concerns nobody.
+    pub(crate) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_listed(&self) {
+        self.is_listed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_listed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_maker(&self, maker: Maker) {
+        *self.maker.lock() = Some(maker);
+    }
+
+    pub(crate) fn take_maker(&self) -> Option<Maker> {
+        self.maker.lock().take()
+    }
+
+    pub(crate) fn has_maker(&self) -> bool {
+        self.maker.lock().is_some()
+    }
+
+    /// Goes as far as it can without waiting; true if it got anywhere.
+    pub(crate) fn advance(&self, engine: &Engine) -> bool {
+        let Some(mut next) = self.take_stage() else { return false };
+        let before = next.reached();
+        if let Stage::Writing(landing, permit) = next {
+            next = landed(landing, permit);
+        }
+        if let Stage::Written(file, permit) = next {
+            next = self.ask(engine, file, permit.into_iter().collect());
+        }
+        if let Stage::Syncing(ticket, file) = next {
+            next = self.synced(engine, ticket, file);
+        }
+        let reached = next.reached();
+        self.put_stage(next);
+        if reached != before {
+            // Others who came meanwhile went away with nothing.
+            engine.handoff.wake.notify();
+        }
+        reached != before
+    }
+
+    fn take_stage(&self) -> Option<Stage> {
+        let mut stage = self.stage.lock();
+        match *stage {
+            Stage::Busy => None,
+            _ => Some(std::mem::replace(&mut *stage, Stage::Busy)),
+        }
+    }
+
+    fn put_stage(&self, next: Stage) {
+        let mut stage = self.stage.lock();
+        let reached = next.reached();
+        *stage = next;
+        self.reached.store(reached, Ordering::Release);
+    }
+
+    /// Submits the sync, if there is a service for it.
+    fn ask(&self, engine: &Engine, file: Arc<dyn File>, permits: Vec<Permit>) -> Stage {
+        let Some(durability) = engine.handoff.durability() else {
+            return Stage::Written(file, permits.into_iter().next());
+        };
+        let dir = engine.options.load().break_on_purpose != Some(Fault::DirSync);
+        let ticket = durability.request(DurableRequest {
+            files: vec![DurableFile { file: file.clone(), bytes: self.bytes }],
+            dir: dir.then(|| engine.dir.clone()),
+            permits,
+            notify: Some(engine.handoff.wake.clone()),
+        });
+        Stage::Syncing(ticket, file)
+    }
+
+    fn synced(&self, engine: &Engine, ticket: DurableTicket, file: Arc<dyn File>) -> Stage {
+        match ticket.outcome() {
+            None => Stage::Syncing(ticket, file),
+            Some(Ok(())) => Stage::Durable,
+            Some(Err(_)) if engine.options.load().break_on_purpose == Some(Fault::FsyncRetry) => {
+                engine.handoff.durability().inspect(|d| d.forget(file.path()));
+                self.ask(engine, file, Vec::new())
+            }
+            Some(Err(error)) => Stage::Failed(error),
+        }
+    }
+
+    /// Makes its bytes durable on this thread, which waits; its name is the caller's to sync.
+    ///
+    /// # Errors
+    /// Those of the file system; the file can't be trusted then, nor synced again.
+    pub(crate) fn sync_here(&self) -> Result<()> {
+        let mut next = self.take_stage().expect("a table that is not listed has one owner");
+        if let Stage::Writing(landing, permit) = next {
+            next = match landing.wait() {
+                Ok(file) => Stage::Written(file, permit),
+                Err(error) => Stage::Broken(error),
+            };
+        }
+        if let Stage::Written(file, _permit) = next {
+            next = file.sync_data().map_or_else(Stage::Failed, |()| Stage::Durable);
+        }
+        let result = match &next {
+            Stage::Broken(error) | Stage::Failed(error) => Err(error.clone()),
+            _ => Ok(()),
+        };
+        self.put_stage(next);
+        result
+    }
+
+    /// Waits for its writes. Not for a thread that has merging to do.
+    pub(crate) fn wait_written(&self, engine: &Engine) {
+        loop {
+            let seen = engine.handoff.wake.epoch();
+            self.advance(engine);
+            if self.is_written() {
+                return;
+            }
+            engine.handoff.wake.wait(seen, None);
+        }
+    }
+}
+
+fn landed(mut landing: Landing, mut permit: Option<Permit>) -> Stage {
+    match landing.try_take() {
+        None => Stage::Writing(landing, permit),
+        Some(Ok(file)) => Stage::Written(file, permit),
+        Some(Err(error)) => {
+            permit.iter_mut().for_each(Permit::spoil);
+            Stage::Broken(error)
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The reaper: one thread that takes in what the disk has done, and lets go of what is not needed.
+//!
+//! ```text
+//! table written ─▶ the job's install, if all its tables are     sync done ─▶ table durable
+//! sync failed   ─▶ a redo, if the table is live                 steps ready ─▶ settle
+//! nothing else to do ─▶ unlink one file; name new log segments in the manifest
+//! ```
+//! It takes completions as they come, whoever consumes the tables, and waits for nothing but them and the
+//! manifest's own sync. It unlinks one file at a time, so that nothing durable waits long for its record.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Handoff, NewFile, Redo, Waiting};
+use crate::background::{RETRY_AFTER, caught, note};
+use crate::engine::Engine;
+use crate::version::Claim;
+use crate::{Error, ErrorKind};
+
+pub(super) fn run(engine: &Arc<Engine>) {
+    let (handoff, scheduler) = (&engine.handoff, &engine.scheduler);
+    loop {
+        let seen = handoff.wake.epoch();
+        let mut progress = false;
+        caught(engine, || progress = step(engine));
+        if progress {
+            scheduler.ended.notify();
+            scheduler.wake.notify();
+            continue;
+        }
+        let (is_over, retry_at) = {
+            let state = handoff.state.lock();
+            let is_quiet = state.waiting.is_empty() && state.files.iter().all(|file| file.is_over());
+            (state.stopping && is_quiet, state.retry_at)
+        };
+        if is_over {
+            return;
+        }
+        handoff.wake.wait(seen, retry_at);
+    }
+}
+
+/// Does what can be done; false if that is nothing.
+fn step(engine: &Arc<Engine>) -> bool {
+    let mut progress = advance_tables(engine);
+    while let Some(Waiting { what, written, then }) = next_written(engine) {
+        let checked = written.checked(engine);
+        // What it met is latched, as if its worker had met it.
+        note(engine, what, then(engine, checked));
+        progress = true;
+    }
+    progress |= settle(engine);
+    progress || engine.graveyard.bury_one(engine)
+}
+
+/// Takes in what has become of tables under way.
+fn advance_tables(engine: &Arc<Engine>) -> bool {
+    let files = engine.handoff.state.lock().files.clone();
+    let mut progress = false;
+    let mut gone = Vec::new();
+    for file in &files {
+        progress |= file.advance(engine);
+        if is_done_with(engine, file) {
+            gone.push(file.number);
+        }
+    }
+    if !gone.is_empty() {
+        engine.handoff.state.lock().files.retain(|file| !gone.contains(&file.number));
+        progress = true;
+    }
+    progress
+}
+
+/// Whether nothing more is to be done about a table.
+fn is_done_with(engine: &Arc<Engine>, file: &Arc<NewFile>) -> bool {
+    if !file.is_over() {
+        return false;
+    }
+    if file.is_given_up() || file.write_failure().is_some() {
+        file.take_maker().into_iter().for_each(|maker| Handoff::let_go(engine, maker));
+        return true;
+    }
+    // Until its job has installed it, nobody knows what it was made of.
+    if !file.has_maker() {
+        return false;
+    }
+    match file.sync_failure() {
+        None => {
+            file.take_maker().into_iter().for_each(|maker| Handoff::let_go(engine, maker));
+            true
+        }
+        Some(error) => answer_failure(engine, file, &error),
+    }
+}
+
+/// A table that is live, or was, could not be synced. False if that can't be answered yet.
+fn answer_failure(engine: &Arc<Engine>, file: &Arc<NewFile>, error: &Error) -> bool {
+    let Some(maker) = file.take_maker() else { return false };
+    let dir_failed = engine.handoff.durability().is_some_and(|d| d.failure(&engine.dir).is_some());
+    if file.attempt > 0 || dir_failed || engine.error.is_lasting() {
+        engine.error.latch_lasting("the sync of a table", error);
+        engine.wake_writers();
+        Handoff::note_failure(engine);
+        return true;
+    }
+    let found = {
+        // Under the lock no job ends and no plan is claimed.
+        let _state = maker.tree.lock();
+        let view = maker.tree.view();
+        view.version.all_tables().find(|(_, t)| t.number() == file.number).map(|(l, t)| (l, t.clone()))
+    };
+    let Some((level, table)) = found else {
+        // What came out of it does without it.
+        Handoff::note_failure(engine);
+        Handoff::let_go(engine, maker);
+        return true;
+    };
+    let job = engine.next_job.fetch_add(1, Ordering::Relaxed);
+    if !table.try_claim(Claim { job, output_level: level }) {
+        // A compaction reads it. If that succeeds the table is not needed; if not, it comes back.
+        file.set_maker(maker);
+        return false;
+    }
+    Handoff::note_failure(engine);
+    engine.handoff.state.lock().redos.push_back(Redo { table, maker });
+    engine.schedule();
+    true
+}
+
+/// The next job that may go on.
+fn next_written(engine: &Engine) -> Option<Waiting> {
+    let mut state = engine.handoff.state.lock();
+    let at = state.waiting.iter().position(|waiting| waiting.written.is_written())?;
+    Some(state.waiting.remove(at))
+}
+
+/// Settles what is durable; names log segments that the manifest does not know.
+fn settle(engine: &Arc<Engine>) -> bool {
+    if engine.error.is_lasting() {
+        return false;
+    }
+    let is_pending = engine.versions.is_ready() || engine.versions.is_name_pending(engine);
+    let retry_at = engine.handoff.state.lock().retry_at;
+    if !is_pending || retry_at.is_some_and(|at| engine.env.now() < at) {
+        return false;
+    }
+    let settled = engine.versions.settle(engine);
+    let is_full = settled.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
+    engine.handoff.state.lock().retry_at = is_full.then(|| engine.env.now() + RETRY_AFTER);
+    match settled {
+        // Its success says nothing of what a job met, but for what it met itself before.
+        Ok(()) if retry_at.is_none() => {}
+        settled => note(engine, "a manifest write", settled),
+    }
+    true
+}

@@ -1,0 +1,228 @@
+//! A crash image, and the judgement on it.
+//!
+//! ```text
+//! image ─┬─ open, verify, read, judge ── cut right after (all that is not synced goes) ── the same again
+//!        ├─ open; cut somewhere in the recovery, faults in some ── judge
+//!        └─ the last checkpoint: open, verify, read, judge
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dialsm_core::Db;
+use dialsm_io::{CrashPolicy, Env, Fault, FaultFs, Fs, OpKind, Rule, SimEnv, SimFs, SplitMix64};
+use parking_lot::Mutex;
+
+use super::book::{Book, Checkpoint, fold};
+use super::check::open_and_judge;
+use super::ledger::{Expectation, Judgement, difference};
+use super::profile::Profile;
+use super::sim::{DIR, Outcome, Violation};
+use super::workload::{Model, bytes_of, steps};
+
+/// A recovery is cut at one of its first so many calls.
+const RECOVERY_CALLS: u64 = 90;
+
+/// A crash image and what is known of the moment.
+pub struct Cut {
+    /// The disk that the next boot finds.
+    pub image: Arc<SimFs>,
+    policy: CrashPolicy,
+    /// Batches that had been handed to the log.
+    order_len: usize,
+    acked: usize,
+    durable: usize,
+    synced_writes: u64,
+    unsettled: usize,
+    checkpoints: Vec<Checkpoint>,
+    history: Vec<String>,
+}
+
+impl Cut {
+    /// Takes an image of `fs` as of now.
+    pub fn take(fs: &SimFs, policy: CrashPolicy, book: &Book, unsettled: usize) -> Cut {
+        book.note(|| format!("CUT, {policy:?}"));
+        let checkpoints = book.checkpoints();
+        let history = book.history();
+        let ledger = book.ledger();
+        Cut {
+            image: fs.crash_image(policy),
+            policy,
+            order_len: ledger.order.len(),
+            acked: ledger.acked,
+            durable: ledger.durable,
+            synced_writes: ledger.synced_writes,
+            unsettled,
+            checkpoints,
+            history,
+        }
+    }
+
+    /// The least prefix that must be left.
+    fn least(&self) -> usize {
+        if self.policy == CrashPolicy::KeepAll { self.acked } else { self.durable }
+    }
+}
+
+/// Who judges cuts.
+pub struct Judge<'a> {
+    /// The simulation.
+    pub env: &'a Arc<SimEnv>,
+    /// The run.
+    pub profile: &'a Profile,
+    /// The book of the machine that was cut.
+    pub book: &'a Book,
+    /// What it held before.
+    pub base: &'a Model,
+    /// Dice.
+    pub rng: &'a mut SplitMix64,
+    /// Where the judgement goes.
+    pub outcome: &'a mut Outcome,
+}
+
+impl Judge<'_> {
+    /// Judges `cut` in every way; what the database held, if it could be judged.
+    pub fn judge(mut self, cut: &Cut) -> Option<Model> {
+        let pristine = cut.image.crash_image(CrashPolicy::KeepAll);
+        let judged = self.open(&cut.image, None, cut.least(), cut.order_len, DIR);
+        let judgement = match judged {
+            Ok(judgement) => judgement,
+            Err(what) => {
+                self.violation(cut, "after a cut", what);
+                return None;
+            }
+        };
+        self.count(cut, &judgement);
+        self.judge_again(cut, &judgement);
+        if self.rng.chance(1, 2) {
+            self.cut_recovery(cut, &pristine);
+        }
+        if self.rng.chance(1, 2) {
+            self.judge_checkpoint(cut, &pristine);
+        }
+        Some(judgement.state)
+    }
+
+    fn violation(&mut self, cut: &Cut, when: &str, what: String) {
+        let (policy, unsettled) = (cut.policy, cut.unsettled);
+        let what = format!(
+            "{when} ({policy:?}, {} batches in the log, {} promised, {unsettled} unsettled): {what}",
+            cut.order_len,
+            cut.least()
+        );
+        self.outcome.violations.push(Violation { what, history: cut.history.clone() });
+    }
+
+    /// Opens the image and judges; `faults` are on it, if any.
+    fn open(
+        &mut self,
+        image: &Arc<SimFs>,
+        seen: Option<Arc<dyn Fs>>,
+        least: usize,
+        most: usize,
+        dir: &str,
+    ) -> Result<Judgement, String> {
+        let plain: Arc<dyn Fs> = image.clone();
+        let env: Arc<dyn Env> = self.env.on_fs(image.clone(), seen.unwrap_or(plain));
+        let (order, failed) = {
+            let ledger = self.book.ledger();
+            (ledger.order[..most].to_vec(), ledger.failed.clone())
+        };
+        let (base, shape) = (self.base, &self.profile.shape);
+        let expectation = Expectation { base, shape, order: &order, failed: &failed, least };
+        open_and_judge(&env, Path::new(dir), &self.profile.options, &expectation, self.rng)
+    }
+
+    fn count(&mut self, cut: &Cut, judgement: &Judgement) {
+        let ledger = self.book.ledger();
+        let lost = &ledger.order[judgement.prefix.min(cut.acked)..cut.acked];
+        let bytes: u64 = lost.iter().map(|id| bytes_of(&steps(&self.profile.shape, *id))).sum();
+        let tally = &mut self.outcome.tally;
+        tally.cuts += 1;
+        tally.synced_writes += cut.synced_writes;
+        tally.dropped_bytes += bytes;
+        tally.handoffs += u64::from(cut.unsettled > 0);
+        self.outcome.digest = fold(self.outcome.digest, &[judgement.prefix as u64, bytes]);
+    }
+
+    /// What an opening has shown, no later power cut takes back, and no later opening changes.
+    fn judge_again(&mut self, cut: &Cut, first: &Judgement) {
+        let image = cut.image.crash_image(CrashPolicy::DropUnsynced);
+        match self.open(&image, None, first.prefix, first.prefix, DIR) {
+            Ok(second) if second.state == first.state => {
+                self.outcome.tally.cuts += 1;
+                self.outcome.tally.second_cuts += 1;
+            }
+            Ok(second) => {
+                let what = difference(&first.state, &second.state).unwrap_or_default();
+                self.violation(cut, "opened again", what);
+            }
+            Err(what) => self.violation(cut, "cut after the recovery", what),
+        }
+    }
+
+    /// Cuts the power once more, somewhere in the recovery, some of whose calls may fail.
+    fn cut_recovery(&mut self, cut: &Cut, pristine: &SimFs) {
+        let image = pristine.crash_image(CrashPolicy::KeepAll);
+        let policy = match self.rng.below(3) {
+            0 => CrashPolicy::DropUnsynced,
+            _ => CrashPolicy::Random(self.rng.next_u64()),
+        };
+        let taken: Arc<Mutex<Option<Arc<SimFs>>>> = Arc::default();
+        let (at, calls) = (self.rng.below(RECOVERY_CALLS), AtomicU64::new(0));
+        let (into, fs) = (taken.clone(), image.clone());
+        image.add_call_hook(Arc::new(move |_| {
+            if calls.fetch_add(1, Ordering::Relaxed) == at {
+                *into.lock() = Some(fs.crash_image(policy));
+                fs.power_off();
+            }
+        }));
+        let seen = self.rng.chance(1, 3).then(|| self.faulty(&image));
+        let plain: Arc<dyn Fs> = image.clone();
+        let env: Arc<dyn Env> = self.env.on_fs(image.clone(), seen.unwrap_or(plain));
+        // Whatever comes of it: the power went.
+        drop(Db::open(env, Path::new(DIR), self.profile.options.clone()));
+        image.clear_call_hooks();
+        let second = taken.lock().take().unwrap_or_else(|| image.crash_image(policy));
+        // Where the first was a kill, a power cut followed it after all.
+        match self.open(&second, None, cut.durable, cut.order_len, DIR) {
+            Ok(judgement) => {
+                let digest = &mut self.outcome.digest;
+                *digest = fold(*digest, &[judgement.prefix as u64]);
+                self.outcome.tally.cuts += 1;
+                self.outcome.tally.second_cuts += 1;
+            }
+            Err(what) => self.violation(cut, &format!("cut at call {at} of the recovery ({policy:?})"), what),
+        }
+    }
+
+    fn faulty(&mut self, image: &Arc<SimFs>) -> Arc<dyn Fs> {
+        let inner: Arc<dyn Fs> = image.clone();
+        let faults = FaultFs::new(inner);
+        let disk = image.clone();
+        faults.set_on_failed_sync(Arc::new(move |path| disk.fail_writeback(path)));
+        let op =
+            [OpKind::Sync, OpKind::SyncDir, OpKind::Write, OpKind::Create, OpKind::Rename, OpKind::Unlink]
+                [self.rng.below(6) as usize];
+        let errno = [5, 28][self.rng.below(2) as usize];
+        faults.add(Rule::nth(op, 1 + self.rng.below(8), Fault::Errno(errno)));
+        self.outcome.tally.faults += 1;
+        faults
+    }
+
+    /// A checkpoint that had been made is whole; one that was being made is whole or not there.
+    fn judge_checkpoint(&mut self, cut: &Cut, pristine: &SimFs) {
+        let Some(checkpoint) = cut.checkpoints.last() else { return };
+        let image = pristine.crash_image(CrashPolicy::KeepAll);
+        let dir = checkpoint.dir.to_string_lossy();
+        if checkpoint.most.is_none() && !image.exists(&checkpoint.dir).unwrap_or(true) {
+            return;
+        }
+        let most = checkpoint.most.unwrap_or(cut.order_len);
+        match self.open(&image, None, checkpoint.least, most, &dir) {
+            Ok(_) => self.outcome.tally.checkpoints += 1,
+            Err(what) => self.violation(cut, "in a checkpoint", what),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! A run of the simulation: users on the real engine, background threads included, on a file system in
+//! memory whose power is cut again and again.
+//!
+//! ```text
+//! generation 1: open ─ users write ─── cut ── cut ─────── cut ─ end      the machine goes on after a
+//!                                       │      │           │             cut; the image of it is kept
+//!                                       └──────┴─────┬─────┘
+//!                                                    ├─ each image is judged (`cut`)
+//! generation 2: open one of the images ─ users write ─ ...
+//! ```
+//! Everything follows from the profile, so a run can be made again, with a history.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use dialsm_core::Db;
+use dialsm_io::{Call, CrashPolicy, Env, FaultFs, Fs, OpKind, SimEnv, SimFs, SplitMix64};
+use parking_lot::Mutex;
+
+use super::book::{Book, fold};
+use super::cut::{Cut, Judge};
+use super::profile::Profile;
+use super::tap::Tap;
+use super::user::{Habits, User};
+use super::workload::Model;
+
+/// Where the simulated database lives.
+pub const DIR: &str = "/db";
+
+/// How many violations end a run.
+const VIOLATIONS_MAX: usize = 3;
+
+/// What runs have come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Images judged, those of second cuts included.
+    pub cuts: u64,
+    /// Images judged whose cut fell into a recovery, or came right after one.
+    pub second_cuts: u64,
+    /// Synced writes looked for, summed over the cuts.
+    pub synced_writes: u64,
+    /// Bytes of acknowledged but not synced batches that cuts took.
+    pub dropped_bytes: u64,
+    /// Cuts at which an output was live and not settled.
+    pub handoffs: u64,
+    /// Calls that an injected fault befell, slow ones included.
+    pub faults: u64,
+    /// Checkpoints opened and judged.
+    pub checkpoints: u64,
+    /// Batches acknowledged.
+    pub writes: u64,
+    /// Flushes of the engine.
+    pub flushes: u64,
+    /// Compactions of the engine.
+    pub compactions: u64,
+    /// What was found wrong.
+    pub violations: u64,
+}
+
+impl Tally {
+    /// Adds `other`.
+    pub fn add(&mut self, other: &Tally) {
+        self.cuts += other.cuts;
+        self.second_cuts += other.second_cuts;
+        self.synced_writes += other.synced_writes;
+        self.dropped_bytes += other.dropped_bytes;
+        self.handoffs += other.handoffs;
+        self.faults += other.faults;
+        self.checkpoints += other.checkpoints;
+        self.writes += other.writes;
+        self.flushes += other.flushes;
+        self.compactions += other.compactions;
+        self.violations += other.violations;
+    }
+
+    /// The last line of the program's output.
+    pub fn line(&self) -> String {
+        format!(
+            "sim: {} cuts, {} synced writes checked, {} unsynced bytes dropped, {} hand-offs cut, {} violations",
+            self.cuts, self.synced_writes, self.dropped_bytes, self.handoffs, self.violations
+        )
+    }
+
+    /// Whether nothing was found wrong, and everything was looked at.
+    pub fn is_success(&self) -> bool {
+        let driven = [self.cuts, self.synced_writes, self.dropped_bytes, self.handoffs];
+        self.violations == 0 && driven.iter().all(|n| *n > 0)
+    }
+}
+
+/// Something that must never be.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// In words.
+    pub what: String,
+    /// The last things that happened before, if they were kept.
+    pub history: Vec<String>,
+}
+
+/// What a run has come to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// In numbers.
+    pub tally: Tally,
+    /// A hash of the schedule, of all calls on files with what was written, and of all judgements.
+    pub digest: u64,
+    /// What was found wrong.
+    pub violations: Vec<Violation>,
+}
+
+/// Makes the run, with a history if `recording`.
+pub fn run(profile: &Profile, recording: bool) -> Outcome {
+    let env = SimEnv::new(profile.seed);
+    let mut outcome = Outcome::default();
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        env.run(|| {
+            let mut run = Run {
+                env: env.clone(),
+                profile,
+                recording,
+                rng: SplitMix64::new(profile.seed ^ 0xc0de),
+                outcome: &mut outcome,
+            };
+            run.generations();
+            let panics = env.take_panics();
+            for what in panics {
+                run.violation(format!("a thread panicked: {what}"), Vec::new());
+            }
+        });
+    }));
+    if let Err(payload) = ended {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no text");
+        outcome.violations.push(Violation { what: format!("a panic: {text}"), history: Vec::new() });
+    }
+    outcome.digest = fold(outcome.digest, &[env.schedule_digest()]);
+    outcome.tally.violations = outcome.violations.len() as u64;
+    outcome
+}
+
+struct Run<'a> {
+    env: Arc<SimEnv>,
+    profile: &'a Profile,
+    recording: bool,
+    rng: SplitMix64,
+    outcome: &'a mut Outcome,
+}
+
+/// A simulated machine with its disk.
+struct Machine {
+    env: Arc<SimEnv>,
+    fs: Arc<SimFs>,
+    faults: Arc<FaultFs>,
+    book: Arc<Book>,
+    base: Arc<Model>,
+}
+
+impl Machine {
+    fn new(env: &Arc<SimEnv>, fs: Arc<SimFs>, base: Model, recording: bool) -> Machine {
+        let inner: Arc<dyn Fs> = fs.clone();
+        let faults = FaultFs::new(inner);
+        let clock = env.clone();
+        faults.set_sleeper(Arc::new(move |nanos| clock.sleep(nanos)));
+        let disk = fs.clone();
+        faults.set_on_failed_sync(Arc::new(move |path| disk.fail_writeback(path)));
+        let book = Arc::new(Book::new(recording));
+        let seen: Arc<dyn Fs> = Tap::new(faults.clone(), Path::new(DIR), book.clone());
+        Machine { env: env.on_fs(fs.clone(), seen), fs, faults, book, base: Arc::new(base) }
+    }
+}
+
+impl Run<'_> {
+    fn violation(&mut self, what: String, history: Vec<String>) {
+        self.outcome.violations.push(Violation { what, history });
+    }
+
+    fn generations(&mut self) {
+        let mut machine = Machine::new(&self.env, self.env.sim_fs().clone(), Model::new(), self.recording);
+        for generation in 1..=self.profile.generations {
+            let cuts = self.drive(&machine, generation);
+            let found = machine.book.take_violations();
+            for what in found {
+                self.violation(what, machine.book.history());
+            }
+            let chosen = self.rng.below(cuts.len().max(1) as u64) as usize;
+            let next = cuts.get(chosen).map(|cut| cut.image.crash_image(CrashPolicy::KeepAll));
+            let mut state = None;
+            for (at, cut) in cuts.iter().enumerate() {
+                if self.outcome.violations.len() >= VIOLATIONS_MAX {
+                    return;
+                }
+                let judge = Judge {
+                    env: &self.env,
+                    profile: self.profile,
+                    book: &machine.book,
+                    base: &machine.base,
+                    rng: &mut self.rng,
+                    outcome: self.outcome,
+                };
+                let judged = judge.judge(cut);
+                if at == chosen {
+                    state = judged;
+                }
+            }
+            self.outcome.digest = fold(self.outcome.digest, &[machine.book.digest()]);
+            let (Some(image), Some(state)) = (next, state) else { return };
+            machine = Machine::new(&self.env, image, state, self.recording);
+        }
+    }
+
+    /// Lets users work to their end, and returns the cuts made meanwhile.
+    fn drive(&mut self, machine: &Machine, generation: u64) -> Vec<Cut> {
+        let env: Arc<dyn Env> = machine.env.clone();
+        let db = match open_in(&env, Path::new(DIR), self.profile) {
+            Ok(db) => db,
+            Err(error) => {
+                self.violation(
+                    format!("the database of generation {generation} does not open: {error}"),
+                    vec![],
+                );
+                return Vec::new();
+            }
+        };
+        let slot: Arc<Mutex<Option<Db>>> = Arc::new(Mutex::new(Some(db.clone())));
+        let cuts = self.cut_at_calls(machine, &slot);
+        if self.profile.switch_at_io {
+            machine.env.switch_at_io();
+        }
+        if generation == 1 {
+            self.profile.rules.iter().for_each(|rule| machine.faults.add(rule.clone()));
+        }
+        let handles: Vec<_> = (0..self.profile.threads)
+            .filter_map(|thread| {
+                let user = self.user(machine, &db, generation, thread);
+                let spawned = machine.env.spawn(&format!("user-{thread}"), Box::new(move || user.run()));
+                spawned.inspect_err(|e| machine.book.violation(format!("no thread: {e}"))).ok()
+            })
+            .collect();
+        handles.into_iter().for_each(|handle| handle.join());
+        machine.faults.clear();
+        for policy in [CrashPolicy::DropUnsynced, CrashPolicy::Random(self.rng.next_u64())] {
+            let cut = Cut::take(&machine.fs, policy, &machine.book, db.unsettled_installs());
+            cuts.lock().push(cut);
+        }
+        let tally = &mut self.outcome.tally;
+        let counters = db.metrics().counters;
+        tally.flushes += counters.flushes;
+        tally.compactions += db.compactions();
+        let ledger = machine.book.ledger();
+        tally.writes += ledger.plain_writes + ledger.synced_writes;
+        drop(ledger);
+        tally.faults += machine.faults.injected();
+        // Its end is cut at, too, but nobody can be asked any more what is settled.
+        slot.lock().take();
+        drop(db);
+        machine.fs.clear_call_hooks();
+        std::mem::take(&mut *cuts.lock())
+    }
+
+    fn user(&mut self, machine: &Machine, db: &Db, generation: u64, thread: u64) -> User {
+        let faults = machine.faults.clone();
+        let env: Arc<dyn Env> = machine.env.clone();
+        User {
+            env,
+            db: db.clone(),
+            book: machine.book.clone(),
+            habits: Habits {
+                shape: self.profile.shape,
+                writes: self.profile.writes,
+                scans: self.profile.scans,
+                checkpoints: self.profile.checkpoints.then(|| "/checkpoint".into()),
+                sync_one_in: self.profile.sync_one_in,
+                pause_max: 400_000,
+            },
+            base: machine.base.clone(),
+            is_faulty: Arc::new(move || faults.injected() > 0),
+            generation,
+            thread,
+            rng: SplitMix64::new(self.profile.seed ^ (generation << 8 | (thread + 1)) << 32),
+        }
+    }
+
+    /// Arranges for crash images at random calls. Where outputs are on their way to be durable, calls
+    /// that matter to them are cut at more often.
+    fn cut_at_calls(&mut self, machine: &Machine, slot: &Arc<Mutex<Option<Db>>>) -> Arc<Mutex<Vec<Cut>>> {
+        let cuts: Arc<Mutex<Vec<Cut>>> = Arc::default();
+        let rng = Mutex::new(SplitMix64::new(self.rng.next_u64()));
+        let one_in = self.profile.cut_one_in;
+        let cuts_max = (self.profile.cuts / self.profile.generations).max(1) as usize;
+        let (into, fs, book, slot) = (cuts.clone(), machine.fs.clone(), machine.book.clone(), slot.clone());
+        machine.fs.add_call_hook(Arc::new(move |call| {
+            let unsettled = slot.lock().as_ref().map_or(0, Db::unsettled_installs);
+            let policy = {
+                let mut rng = rng.lock();
+                let is_hot = unsettled > 0 && matters(call);
+                let one_in = if is_hot { one_in.min(6) } else { one_in };
+                if into.lock().len() >= cuts_max || !rng.chance(1, one_in) {
+                    return;
+                }
+                match rng.below(6) {
+                    0 | 1 => CrashPolicy::DropUnsynced,
+                    2 => CrashPolicy::KeepAll,
+                    _ => CrashPolicy::Random(rng.next_u64()),
+                }
+            };
+            book.note(|| format!("about to {:?} {}", call.op, call.path.display()));
+            let cut = Cut::take(&fs, policy, &book, unsettled);
+            into.lock().push(cut);
+        }));
+        cuts
+    }
+}
+
+/// Whether the call moves a hand-off on.
+fn matters(call: &Call) -> bool {
+    let path = call.path.to_string_lossy();
+    match call.op {
+        Some(OpKind::Sync) => path.ends_with(".sst") || path.contains("MANIFEST"),
+        Some(OpKind::Write) => path.contains("MANIFEST"),
+        Some(OpKind::SyncDir | OpKind::Unlink) => true,
+        _ => false,
+    }
+}
+
+/// Opens the database in `dir` and makes the keyspaces that are missing.
+///
+/// # Errors
+/// Those of the engine.
+pub fn open_in(env: &Arc<dyn Env>, dir: &Path, profile: &Profile) -> dialsm_core::Result<Db> {
+    let db = Db::open(env.clone(), dir, profile.options.clone())?;
+    for number in 1..=profile.shape.keyspaces {
+        let name = format!("ks{number}");
+        if db.keyspace(&name).is_none() {
+            db.create_keyspace(&name, profile.options.keyspace())?;
+        }
+    }
+    Ok(db)
+}
