@@ -88,7 +88,8 @@ fn h22_a_failed_sync_of_the_manifest_keeps_inputs_and_outputs() {
             let manifest = bench.names("MANIFEST")[0].clone();
             bench.faults.add(Rule::nth(OpKind::Sync, 1, fault).on("MANIFEST"));
             bench.disk().set_tracing(true);
-            assert_eq!(compact(&db).expect_err("no sync").kind(), ErrorKind::Io);
+            let kind = compact(&db).expect_err("no sync").kind();
+            assert!(matches!(kind, ErrorKind::Io | ErrorKind::Poisoned), "{kind:?}");
             let at_failure = bench.disk().trace().len();
             let tables = bench.names(".sst");
             assert!(
