@@ -67,7 +67,7 @@ fn h16b_a_checkpoint_links_durable_tables_only() {
         let door = bench.door_on(OpKind::Sync, ".sst");
         db.flush_with(&FlushOptions { wait: false, ..FlushOptions::default() }).expect("flush");
         door.wait_for_one();
-        assert_eq!(files_at(&db, 0), 3, "the third table is live");
+        bench.wait_for("the third table is live", || files_at(&db, 0) == 3);
         db.checkpoint(Path::new(COPY)).expect("checkpoint");
         let linked = bench.disk().list(Path::new(COPY)).expect("list");
         let linked: Vec<String> = linked.into_iter().filter(|name| name.ends_with(".sst")).collect();
