@@ -271,6 +271,8 @@ fn h23_a_failed_flush_is_made_again_from_its_memtable() {
         let failed = holds.names()[0].clone();
         bench.wait_for("its place is taken", || !bench.names(".sst").contains(&failed));
         assert_eq!((db.metrics().counters.tables_redone, files_at(&db, 0)), (1, 2));
+        // A look-up stops at the first table that has the key.
+        assert_eq!(get(&db, &[3]).as_deref(), Some(b"new".as_slice()));
         assert!(contents(&db) == model);
         db.flush().expect("flush");
         assert_eq!(bench.faults.injected(), 1);
