@@ -211,9 +211,16 @@ impl Tree {
     /// The published view together with a sequence number that it serves (rule 10).
     #[inline]
     pub(crate) fn view_at_visible(&self, visible: &AtomicU64) -> (arc_swap::Guard<Arc<TreeView>>, SeqNo) {
+        self.view_at(|| visible.load(Ordering::Acquire))
+    }
+
+    /// As [`Tree::view_at_visible`], with the look at the visible sequence in the caller's hands: a test
+    /// lets the world change around it.
+    #[inline]
+    fn view_at(&self, look: impl Fn() -> SeqNo) -> (arc_swap::Guard<Arc<TreeView>>, SeqNo) {
         loop {
             let view = self.view.load();
-            let seqno = visible.load(Ordering::Acquire);
+            let seqno = look();
             if Arc::ptr_eq(&view, &self.view.load()) {
                 return (view, seqno);
             }
@@ -377,3 +384,6 @@ impl Tree {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,8 @@ pub(crate) fn by_hand() -> Options {
         log_recycle_max: 2,
         block_cache_bytes: 1 << 20,
         automatic_compaction: false,
+        // Several threads do the I/O: one that stands at a door keeps nobody else.
+        use_io_uring: false,
         compression: Compression::None,
         compression_bottom: Compression::None,
         merge_operator: Some(merge_operator::append(b"+")),
@@ -144,6 +146,16 @@ impl Gate {
 }
 
 impl Door {
+    fn new(env: &Arc<SimEnv>) -> Door {
+        let gate = Gate {
+            env: env.clone(),
+            event: env.event(),
+            open: AtomicBool::new(false),
+            came: AtomicU64::new(0),
+        };
+        Door { gate: Arc::new(gate) }
+    }
+
     pub(crate) fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }
@@ -261,13 +273,20 @@ impl Bench {
 
     /// A door that stands nowhere yet.
     pub(crate) fn door(&self) -> Door {
-        let gate = Gate {
-            env: self.env.clone(),
-            event: self.env.event(),
-            open: AtomicBool::new(false),
-            came: AtomicU64::new(0),
-        };
-        Door { gate: Arc::new(gate) }
+        Door::new(&self.env)
+    }
+
+    /// Holds the syncs of tables from now on.
+    pub(crate) fn hold_syncs(&self) -> Holding {
+        let held = Mutex::default();
+        let holds = Arc::new(Holds { env: self.env.clone(), is_on: AtomicBool::new(true), held });
+        let come = holds.clone();
+        self.disk().add_call_hook(Arc::new(move |call| {
+            if is(call, OpKind::Sync, ".sst") {
+                come.come(call.path.file_name().expect("a name").to_string_lossy().into_owned());
+            }
+        }));
+        Holding(holds)
     }
 
     /// A door before the `nth` call from now on (the first is 1), and all later ones, of those that
@@ -307,6 +326,57 @@ impl Bench {
             }
         }));
         images
+    }
+}
+
+/// Syncs of tables that stand still, each until it is let go.
+pub(crate) struct Holds {
+    env: Arc<SimEnv>,
+    is_on: AtomicBool,
+    held: Mutex<BTreeMap<String, Door>>,
+}
+
+impl Holds {
+    /// The tables whose sync came while holding was on, by name; those let go included.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.held.lock().keys().cloned().collect()
+    }
+
+    /// Whether the syncs that come from now on are held.
+    pub(crate) fn set(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::SeqCst);
+    }
+
+    pub(crate) fn let_go(&self, name: &str) {
+        let door = self.held.lock().remove(name).expect("it is held");
+        door.open();
+        self.held.lock().insert(name.to_owned(), door);
+    }
+
+    fn come(&self, name: String) {
+        if !self.is_on.load(Ordering::SeqCst) {
+            return;
+        }
+        let gate = self.held.lock().entry(name).or_insert_with(|| Door::new(&self.env)).gate.clone();
+        gate.pass();
+    }
+}
+
+/// The side of the test, which lets all go when it ends.
+pub(crate) struct Holding(Arc<Holds>);
+
+impl std::ops::Deref for Holding {
+    type Target = Holds;
+    fn deref(&self) -> &Holds {
+        &self.0
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.set(false);
+        let doors = std::mem::take(&mut *self.0.held.lock());
+        drop(doors);
     }
 }
 

@@ -127,6 +127,10 @@ fn h38_a_drop_discards_the_edits_of_its_tree() {
         let door = bench.door_on(OpKind::Sync, ".sst");
         db.flush_in(&FlushOptions { wait: false, ..FlushOptions::default() }, &x).expect("flush");
         door.wait_for_one();
+        bench.wait_for("the table is live", || {
+            let files = db.property_in(&x, "dialsm.num-files-at-level0").expect("it is there");
+            files.as_deref() == Some("1")
+        });
         let dropper = db.clone();
         let dropped = bench.spawn(move || dropper.drop_keyspace(&x).expect("drop"));
         dropped.join();

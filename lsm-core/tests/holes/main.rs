@@ -12,6 +12,7 @@ mod bench;
 
 mod checkpoint;
 mod ends;
+mod handoff;
 mod keyspaces;
 mod log;
 mod manifest;

@@ -88,7 +88,8 @@ fn h22_a_failed_sync_of_the_manifest_keeps_inputs_and_outputs() {
             let manifest = bench.names("MANIFEST")[0].clone();
             bench.faults.add(Rule::nth(OpKind::Sync, 1, fault).on("MANIFEST"));
             bench.disk().set_tracing(true);
-            assert_eq!(compact(&db).expect_err("no sync").kind(), ErrorKind::Io);
+            let kind = compact(&db).expect_err("no sync").kind();
+            assert!(matches!(kind, ErrorKind::Io | ErrorKind::Poisoned), "{kind:?}");
             let at_failure = bench.disk().trace().len();
             let tables = bench.names(".sst");
             assert!(
@@ -122,7 +123,7 @@ fn h22_rolling_over_writes_the_settled_state_only() {
         let door = bench.door_on(OpKind::Sync, ".sst");
         db.flush_with(&FlushOptions { wait: false, ..FlushOptions::default() }).expect("flush");
         door.wait_for_one();
-        assert_eq!(files_at(&db, 0), 1, "the table is live");
+        bench.wait_for("the table is live", || files_at(&db, 0) == 1);
         let before = bench.names("MANIFEST");
         bench.faults.add(Rule::nth(OpKind::Write, 1, Fault::TornWrite(9, ENOSPC)).on("MANIFEST"));
         db.create_keyspace("x", options.keyspace()).expect_err("no space");
