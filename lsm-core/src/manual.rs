@@ -43,20 +43,19 @@ fn wait_for_room(engine: &Engine, tree: &Tree) -> Result<()> {
     }
 }
 
-/// Waits until the memtables that are sealed now, and all that is live now, are durable in tables.
+/// Waits until the memtables that are sealed now, or were flushed before, are durable in tables.
 pub(crate) fn wait_until_flushed(engine: &Engine, tree: &Tree) -> Result<()> {
-    let (sealed, mut last) = {
+    let wanted = {
         let _state = tree.lock();
         let sealed = tree.view().sealed.first().map(|newest| newest.floor_after());
-        (sealed, engine.versions.last_unsettled(tree.id))
+        sealed.or_else(|| engine.versions.last_floor(tree.id))
     };
+    let Some(wanted) = wanted else { return Ok(()) };
     loop {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
         engine.error.check()?;
-        let floor = tree.lock().durable_floor;
-        last = last.filter(|step| !engine.versions.is_settled(tree.id, *step));
-        if (last.is_none() && sealed.is_none_or(|sealed| floor >= sealed)) || tree.is_dropped() {
+        if tree.lock().durable_floor >= wanted || tree.is_dropped() {
             return Ok(());
         }
         engine.schedule();

@@ -125,6 +125,11 @@ impl<F: LedgerFile, P> Line<F, P> {
         self.steps.back().map(|last| last.number)
     }
 
+    /// The floor that the last flush among the steps leads to.
+    pub(crate) fn last_floor(&self) -> Option<SeqNo> {
+        self.steps.iter().rev().find_map(|step| step.floor)
+    }
+
     pub(crate) fn steps(&self) -> impl Iterator<Item = &Step<F, P>> {
         self.steps.iter()
     }
@@ -193,12 +198,12 @@ impl<F: LedgerFile, P> Line<F, P> {
         Some(Move { steps, removed, added, floor, ahead, is_prefix })
     }
 
-    /// Notes that a move is durable; gives back the payloads of the steps that it settled.
-    pub(crate) fn settle(&mut self, done: &Move<F>) -> Vec<P> {
+    /// Notes that a move is durable; gives back the steps that it settled.
+    pub(crate) fn settle(&mut self, done: &Move<F>) -> Vec<Step<F, P>> {
         for at in &done.ahead {
             self.steps[*at].is_ahead = true;
         }
-        self.steps.drain(..done.steps).map(|step| step.payload).collect()
+        self.steps.drain(..done.steps).collect()
     }
 
     /// Throws all steps away: the tree is gone.

@@ -292,7 +292,12 @@ impl Handoff {
         self.state.lock().redos.push_back(redo);
     }
 
-    /// What `table` was made of may go: it is durable, or nothing names it.
+    /// What a table was made of may go.
+    pub(crate) fn let_go_of(engine: &Engine, file: &NewFile) {
+        file.take_maker().into_iter().for_each(|maker| Handoff::let_go(engine, maker));
+    }
+
+    /// The table that was made of it is durable, or nothing names it.
     fn let_go(engine: &Engine, maker: Maker) {
         if let Source::Flush(source) = &maker.source
             && source.tables_left.fetch_sub(1, Ordering::AcqRel) == 1

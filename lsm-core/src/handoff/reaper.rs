@@ -77,7 +77,7 @@ fn is_done_with(engine: &Arc<Engine>, file: &Arc<NewFile>) -> bool {
         return false;
     }
     if file.is_given_up() || file.write_failure().is_some() {
-        file.take_maker().into_iter().for_each(|maker| Handoff::let_go(engine, maker));
+        Handoff::let_go_of(engine, file);
         return true;
     }
     // Until its job has installed it, nobody knows what it was made of.
@@ -86,7 +86,7 @@ fn is_done_with(engine: &Arc<Engine>, file: &Arc<NewFile>) -> bool {
     }
     match file.sync_failure() {
         None => {
-            file.take_maker().into_iter().for_each(|maker| Handoff::let_go(engine, maker));
+            Handoff::let_go_of(engine, file);
             true
         }
         Some(error) => answer_failure(engine, file, &error),

@@ -273,8 +273,10 @@ impl VersionSet {
         state.durable = version;
         state.durable_floor = step.floor.unwrap_or(state.durable_floor);
         drop(state);
-        for table in settled.iter().flat_map(|kept| &kept.removed) {
-            table.set_obsolete(&engine.graveyard);
+        for step in &settled {
+            step.payload.removed.iter().for_each(|table| table.set_obsolete(&engine.graveyard));
+            // Durable, or consumed: no table of a settled step has to be made again.
+            step.added.iter().for_each(|(_, table)| table.pass(engine));
         }
     }
 
@@ -430,6 +432,11 @@ impl VersionSet {
     /// How many installs wait to become durable.
     pub(crate) fn unsettled(&self) -> usize {
         self.ledgers.lock().values().map(|ledger| ledger.line.len()).sum()
+    }
+
+    /// The floor that the tree's last flush leads to, if that is not settled.
+    pub(crate) fn last_floor(&self, id: TreeId) -> Option<SeqNo> {
+        self.ledgers.lock().get(&id).and_then(|ledger| ledger.line.last_floor())
     }
 
     /// The number of the tree's last step, if it is not settled.

@@ -9,7 +9,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::handoff::NewFile;
+use crate::engine::Engine;
+use crate::handoff::{Handoff, NewFile};
 use crate::key::{Comparator, is_range_end, user_key};
 use crate::obsolete::Graveyard;
 use crate::types::{FileNumber, SeqNo};
@@ -201,6 +202,14 @@ impl TableFile {
     /// Whether its bytes and its name are durable.
     pub(crate) fn is_durable(&self) -> bool {
         self.fresh.as_ref().is_none_or(|file| file.is_durable())
+    }
+
+    /// The durable version has passed it.
+    pub(crate) fn pass(&self, engine: &Engine) {
+        if let Some(file) = &self.fresh {
+            file.give_up();
+            Handoff::let_go_of(engine, file);
+        }
     }
 
     /// Whether a sync of it failed, so that its bytes may be gone.

@@ -220,8 +220,9 @@ impl Model {
             assert!(floor > self.floor, "the floor goes back");
             self.floor = floor;
         }
-        let payloads = self.line.settle(&next);
-        assert_eq!(payloads.len(), steps);
+        let settled = self.line.settle(&next);
+        assert_eq!(settled.len(), steps);
+        assert!(settled.windows(2).all(|pair| pair[0].payload < pair[1].payload), "in their order");
     }
 
     fn sources(&self, tree: &Tree) -> Vec<Vec<FileNumber>> {
