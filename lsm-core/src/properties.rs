@@ -49,6 +49,7 @@ pub(crate) const NAMES: &[&str] = &[
     "dialsm.retained-memtable-bytes",
     "dialsm.in-flight-bytes",
     "dialsm.in-flight-bytes-peak",
+    "dialsm.in-flight-bytes-max",
     "dialsm.limiter-window-bytes",
     "dialsm.handoff",
     "dialsm.asynchronous-io",
@@ -168,9 +169,18 @@ fn of_database(engine: &Engine, name: &str) -> Option<u64> {
         "dialsm.retained-memtable-bytes" => engine.write_budget.retained(),
         "dialsm.in-flight-bytes" => engine.handoff.limiter.stats().in_flight_bytes.iter().sum(),
         "dialsm.in-flight-bytes-peak" => engine.handoff.limiter.stats().in_flight_bytes_peak,
+        "dialsm.in-flight-bytes-max" => in_flight_bytes_max(engine),
         "dialsm.limiter-window-bytes" => engine.handoff.limiter.stats().window_bytes,
         _ => return None,
     })
+}
+
+/// What the tables under way to the disk never pass: what the limiter may grant, and, since a flush never
+/// waits there, the memtables that may be sealed or retained at one time (`write::budget`).
+fn in_flight_bytes_max(engine: &Engine) -> u64 {
+    let options = engine.options.load();
+    let memtables = options.write_buffers_total();
+    options.background_in_flight_bytes_max + memtables + memtables + memtables / 4
 }
 
 /// Where the hand-off stands, and what its limiter and its syncs have done so far, by name.

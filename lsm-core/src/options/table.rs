@@ -235,9 +235,10 @@ options! {
     /// Bytes per second that compactions write at most; flushes count and do not wait. 0 = no cap.
     background_bytes_per_second: u64 [BytesPerSecond] = 0, in 0..=TIB, Live, Database;
 
-    /// Bytes of replaced tables kept because what replaced them is not durable yet. Passed, compactions
-    /// wait for the disk; one alone may be larger.
-    retained_bytes_max: u64 [Bytes] = GIB, in MIB..=1024 * TIB, Live, Database;
+    /// Bytes of tables that running compactions read, or that are kept because what replaced them is not
+    /// durable yet. A compaction that would pass it waits for the disk; only one that is larger by itself
+    /// runs all the same, alone. The default is more than one compaction of tables of the usual size takes.
+    retained_bytes_max: u64 [Bytes] = 4 * GIB, in MIB..=1024 * TIB, Live, Database;
 
     /// Whether compactions start by themselves. Off, the stops that only a compaction could end
     /// (level 0 and pending bytes) are off as well.

@@ -99,7 +99,7 @@ impl Bounds {
         let shown = |name: &str, bound: Option<u64>| db.property(name).and(bound);
         Bounds {
             retained: shown("dialsm.retained-bytes", option("retained_bytes_max")),
-            in_flight: shown("dialsm.in-flight-bytes", option("background_in_flight_bytes_max")),
+            in_flight: db.property("dialsm.in-flight-bytes-max").and_then(|text| text.parse().ok()),
             open_files: before + db.options().open_tables_max as u64 + FILES_BESIDE_TABLES,
         }
     }
