@@ -3,14 +3,14 @@
 # ignored by default, and many power cuts and kills. Needs a nightly toolchain with miri and rust-src
 # for the first two.
 #
-#   tools/deep-check.sh [miri] [big-endian] [long] [stress]      all of them without an argument
+#   tools/deep-check.sh [miri] [big-endian] [long] [switches] [stress]      all of them without an argument
 #
 # Prints what it ran; a part that cannot run here is named at the end, and is no success.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(miri big-endian long stress)
+[ ${#parts[@]} -gt 0 ] || parts=(miri big-endian long switches stress)
 report=()
 bad=0
 
@@ -73,6 +73,17 @@ long() {
     run "ignored tests, invariants on" cargo test --locked -p dialsm-core --features invariants -- --ignored
 }
 
+# However tables are written and made durable, all tests say the same.
+switches() {
+    local options
+    for options in deferred_sync=false asynchronous_writes=true direct_writes=true,direct_reads=true \
+        use_io_uring=false,asynchronous_writes=true batch_reads=false; do
+        run "with $options" env "DIALSM_TEST_OPTIONS=$options" cargo test --locked -p dialsm-core \
+            --test crash --test faults --test field_cases --test full_disk --test keyspaces --test kill \
+            --test mixed --test mixed_threads --test model --test multi_get --test sim --test checkpoint
+    done
+}
+
 stress_step() { # name, expected exit code, pattern of the last line, arguments
     local name=$1 code=$2 pattern=$3 status=0 begun=$SECONDS
     shift 3
@@ -104,7 +115,8 @@ for part in "${parts[@]}"; do
         big-endian) big_endian ;;
         long) long ;;
         stress) stress ;;
-        *) echo "deep-check: no part '$part' (there are miri, big-endian, long, stress)" >&2; exit 2 ;;
+        switches) switches ;;
+        *) echo "deep-check: no part '$part' (there are miri, big-endian, long, switches, stress)" >&2; exit 2 ;;
     esac
 done
 

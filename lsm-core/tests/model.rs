@@ -3,6 +3,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
 
+#[path = "common/switches.rs"]
+mod switches;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::Path;
@@ -13,6 +16,7 @@ use dialsm_core::{
     options::Compression,
 };
 use dialsm_io::{Env, OsEnv};
+use switches::defaults;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -438,7 +442,7 @@ fn tiny() -> Options {
         compression: Compression::None,
         compression_bottom: Compression::Lz4,
         merge_operator: Some(merge_operator::append(b"+")),
-        ..Options::default()
+        ..defaults()
     }
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+mod switches;
 pub(crate) mod tap;
 pub(crate) mod workload;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use dialsm_core::options::Compression;
 use dialsm_core::{Db, Options, ReadOptions, WriteOptions, merge_operator};
 use dialsm_io::{Env, SimEnv, SplitMix64};
+use switches::defaults;
 
 /// Where the simulated database lives.
 pub(crate) const DIR: &str = "/db";
@@ -37,7 +39,7 @@ pub(crate) fn tiny() -> Options {
         compression: Compression::None,
         compression_bottom: Compression::Lz4,
         merge_operator: Some(merge_operator::append(b"+")),
-        ..Options::default()
+        ..defaults()
     }
 }
 

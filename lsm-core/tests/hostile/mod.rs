@@ -3,12 +3,16 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+#[path = "../common/switches.rs"]
+mod switches;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dialsm_core::{Db, Error, ErrorKind, Options, ReadOptions, Result, WriteOptions, options::Compression};
 use dialsm_io::{Access, Env, Fs, OsEnv, SimFs};
+use switches::defaults;
 
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -28,7 +32,7 @@ pub(crate) fn tiny() -> Options {
         block_cache_bytes: 1 << 20,
         compression: Compression::None,
         compression_bottom: Compression::Lz4,
-        ..Options::default()
+        ..defaults()
     }
 }
 

@@ -159,6 +159,7 @@ fn set_if_there(options: &mut Options, rng: &mut SplitMix64) {
     for (name, values) in [
         ("deferred_sync", ["true", "true", "true", "false"]),
         ("use_io_uring", ["true", "true", "true", "false"]),
+        ("asynchronous_writes", ["false", "false", "true", "true"]),
         ("direct_writes", ["false", "false", "true", "true"]),
         ("direct_reads", ["false", "false", "true", "true"]),
         ("background_in_flight_bytes_max", ["4M", "4M", "16M", "256M"]),
