@@ -155,18 +155,20 @@ fn install(engine: &Arc<Engine>, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written
         reserved: None,
         together: buffer.together.get().cloned(),
     };
-    engine.versions.push(tree, &mut state, install);
-    tree.refresh_stall(state);
-    tree.ration(0.0);
+    let source = Source::of_flush(buffer, written.tables.len());
     let wakes = if written.tables.is_empty() {
         engine.write_budget.release(&buffer.charge)
     } else {
         engine.write_budget.retain(&buffer.charge)
     };
+    written.set_makers(tree, &source);
+    engine.versions.push(tree, &mut state, install);
+    tree.refresh_stall(state);
+    tree.ration(0.0);
     if wakes {
         engine.wake_writers();
     }
-    written.set_maker(engine, tree, &Source::of_flush(buffer, written.tables.len()));
+    written.let_go_unlisted(engine, tree, &source);
     engine.handoff.wake.notify();
     check_installed(engine, tree, &version)
 }

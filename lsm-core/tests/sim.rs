@@ -39,6 +39,10 @@ fn run(seed: u64, switch_at_io: bool, driven: &mut Driven) -> Outcome {
         assert!(found == machine.model(), "seed {seed}: the contents are not the model's");
         db.wait_until_idle().expect("idle");
         assert!(contents(&db).expect("read") == found, "seed {seed}: settling changed the contents");
+        for name in ["retained-memtable-bytes", "retained-bytes", "in-flight-bytes", "unsettled-installs"] {
+            let left = db.property(&format!("dialsm.{name}"));
+            assert_eq!(left.as_deref(), Some("0"), "seed {seed}: {name} at rest");
+        }
         db.verify(&mut |_, _| {}).expect("verify");
         driven.flushes += db.metrics().counters.flushes;
         driven.compactions += db.compactions();

@@ -403,9 +403,10 @@ fn install(
     });
     let install =
         Install { removed, added, version: version.clone(), floor: None, leaving, reserved, together: None };
+    // (With a source of that kind nothing is to be done for tables that are durable already.)
+    written.set_makers(tree, &Source::Merge(Arc::new(plan.inputs.clone())));
     engine.versions.push(tree, &mut state, install);
     drop(state);
-    written.set_maker(engine, tree, &Source::Merge(Arc::new(plan.inputs.clone())));
     check_installed(engine, tree, &version)
 }
 
@@ -453,9 +454,9 @@ impl Swap {
             reserved: None,
             together: None,
         };
+        written.set_makers(tree, &self.source);
         engine.versions.push(tree, &mut state, install);
         tree.refresh_stall(state);
-        written.set_maker(engine, tree, &self.source);
         engine.handoff.wake.notify();
         check_installed(engine, tree, &version)
     }

@@ -23,7 +23,7 @@ use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
-use crate::handoff::{Maker, NewFile, Source};
+use crate::handoff::{Handoff, Maker, NewFile, Source};
 use crate::key::{Comparator, user_key};
 use crate::metrics::Counter;
 use crate::options;
@@ -100,10 +100,18 @@ impl Written {
         self.tables.iter().zip(&self.files).map(fresh).collect()
     }
 
-    /// Notes what the tables were made of, now that they are live.
-    pub(crate) fn set_maker(&self, engine: &Engine, tree: &Arc<Tree>, source: &Source) {
-        for file in &self.files {
-            engine.handoff.set_maker(engine, file, Maker { tree: tree.clone(), source: source.clone() });
+    /// Notes what the tables were made of. Under the tree's lock, before the step that makes them live is
+    /// pushed: once it is, it may be settled at any time, and that lets go of the makers.
+    pub(crate) fn set_makers(&self, tree: &Arc<Tree>, source: &Source) {
+        for file in self.files.iter().filter(|file| file.is_listed()) {
+            file.set_maker(Maker { tree: tree.clone(), source: source.clone() });
+        }
+    }
+
+    /// Lets go of what tables were made of that are durable already: whoever wrote them has synced them.
+    pub(crate) fn let_go_unlisted(&self, engine: &Engine, tree: &Arc<Tree>, source: &Source) {
+        for _ in self.files.iter().filter(|file| !file.is_listed()) {
+            Handoff::let_go(engine, Maker { tree: tree.clone(), source: source.clone() });
         }
     }
 

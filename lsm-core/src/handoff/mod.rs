@@ -71,6 +71,11 @@ impl FlushSource {
     fn add_tables(&self, count: usize) {
         self.tables_left.fetch_add(count, Ordering::AcqRel);
     }
+
+    /// They came to nothing.
+    fn remove_tables(&self, count: usize) {
+        self.tables_left.fetch_sub(count, Ordering::AcqRel);
+    }
 }
 
 impl Source {
@@ -184,16 +189,6 @@ impl Handoff {
         }
     }
 
-    /// Notes what a table was made of that has just become live.
-    pub(crate) fn set_maker(&self, engine: &Engine, file: &NewFile, maker: Maker) {
-        if file.is_listed() {
-            file.set_maker(maker);
-        } else {
-            // Durable already: whoever wrote it has synced it.
-            Handoff::let_go(engine, maker);
-        }
-    }
-
     /// Waits until a table of about `bytes` may be begun; `meanwhile` is called now and then.
     ///
     /// # Errors
@@ -298,7 +293,7 @@ impl Handoff {
     }
 
     /// The table that was made of it is durable, or nothing names it.
-    fn let_go(engine: &Engine, maker: Maker) {
+    pub(crate) fn let_go(engine: &Engine, maker: Maker) {
         if let Source::Flush(source) = &maker.source
             && source.tables_left.fetch_sub(1, Ordering::AcqRel) == 1
             && engine.write_budget.release(&source.buffer.charge)

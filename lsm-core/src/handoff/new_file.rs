@@ -145,11 +145,11 @@ impl NewFile {
         self.is_listed.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_listed(&self) -> bool {
+    pub(crate) fn is_listed(&self) -> bool {
         self.is_listed.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_maker(&self, maker: Maker) {
+    pub(crate) fn set_maker(&self, maker: Maker) {
         *self.maker.lock() = Some(maker);
     }
 

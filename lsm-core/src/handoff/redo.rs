@@ -82,11 +82,15 @@ impl Redo {
 
     fn swap(self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
         let source = self.maker.source.clone();
-        if let (Source::Flush(source), Ok(written)) = (&source, &written) {
-            source.add_tables(written.tables.len());
+        let count = written.as_ref().map_or(0, |written| written.tables.len());
+        if let Source::Flush(source) = &source {
+            source.add_tables(count);
         }
-        let swap = Swap { tree: self.maker.tree.clone(), table: self.table.clone(), source };
+        let swap = Swap { tree: self.maker.tree.clone(), table: self.table.clone(), source: source.clone() };
         if let Err(error) = swap.install(engine, written) {
+            if let Source::Flush(source) = &source {
+                source.remove_tables(count);
+            }
             return self.failed(engine, error);
         }
         engine.metrics.add(Counter::TablesRedone, 1);

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+// Beside `common` in some of the programs.
+#[allow(clippy::duplicate_mod)]
 #[path = "../common/switches.rs"]
 mod switches;
 
