@@ -72,7 +72,9 @@ impl FileName {
     pub fn number(&self) -> Option<FileNumber> {
         match self {
             FileName::Table(n) | FileName::Log(n) | FileName::Manifest(n) | FileName::Options(n) => Some(*n),
-            FileName::Current | FileName::Lock | FileName::InfoLog | FileName::Temp(_) => None,
+            // Of what it was to become: a name that a crash left behind can't be made again.
+            FileName::Temp(name) => FileName::parse(name.strip_suffix(".tmp")?)?.number(),
+            FileName::Current | FileName::Lock | FileName::InfoLog => None,
         }
     }
 
@@ -155,5 +157,7 @@ mod tests {
             assert_eq!(FileName::parse(name), None, "{name:?}");
         }
         assert_eq!(FileName::parse("CURRENT.tmp"), Some(FileName::Temp("CURRENT.tmp".into())));
+        assert_eq!(FileName::Temp("CURRENT.tmp".into()).number(), None);
+        assert_eq!(FileName::Temp("OPTIONS-000012.tmp".into()).number(), Some(FileNumber(12)));
     }
 }

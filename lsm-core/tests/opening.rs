@@ -352,3 +352,22 @@ fn a_forked_child_may_do_nothing() {
     db.close().expect("close");
     assert_eq!(contents(&real.open(&tiny())).len(), 3);
 }
+
+/// Found by simulated power cuts: an opening that gave the OPTIONS file the number of one that a crash had
+/// left unfinished could not create it.
+#[test]
+fn unfinished_files_of_any_number_keep_nobody_out() {
+    let real = Real::new();
+    let dir = real.path();
+    drop(Db::open(OsEnv::new(), &dir, tiny()).expect("create"));
+    for number in 1..40 {
+        for name in [format!("OPTIONS-{number:06}.tmp"), "CURRENT.tmp".to_owned()] {
+            std::fs::write(dir.join(name), b"half").expect("write");
+        }
+    }
+    let db = Db::open(OsEnv::new(), &dir, tiny()).expect("open");
+    put(&db, b"key", b"value");
+    drop(db);
+    let unfinished = listing(&dir).into_keys().filter(|name| name.ends_with(".tmp"));
+    assert_eq!(unfinished.count(), 0, "they are removed");
+}
