@@ -90,8 +90,7 @@ fn many_databases_have_a_ring_each_and_close_while_others_work() {
     let dir = tempfile::tempdir().expect("a directory");
     let (rings, events, tasks) = (descriptors("[io_uring]"), descriptors("[eventfd]"), threads());
     for round in 0..2 {
-        let dbs: Vec<Db> =
-            (0..DATABASES).map(|no| open(&env, &dir.path().join(no.to_string()))).collect();
+        let dbs: Vec<Db> = (0..DATABASES).map(|no| open(&env, &dir.path().join(no.to_string()))).collect();
         if has_ring(&dbs[0]) {
             assert!(dbs.iter().all(has_ring));
             assert_eq!(descriptors("[io_uring]") - rings, DATABASES as usize);
