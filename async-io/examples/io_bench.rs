@@ -62,19 +62,36 @@ fn reads_async(io: &dyn AsyncIo, file: &Arc<dyn File>, offsets: &[u64]) {
     }
 }
 
-/// Direct or cached transfers of 4 KiB, 32 at a time, on a ring of our own.
+/// Processor time of this process so far, the kernel's threads for its ring included, in microseconds.
+fn cpu_us() -> f64 {
+    let usage = usage();
+    let us = |t: libc::timeval| t.tv_sec as f64 * 1e6 + t.tv_usec as f64;
+    us(usage.ru_utime) + us(usage.ru_stime)
+}
+
+fn usage() -> libc::rusage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the place is valid, and all zeros are a value of it should the call fail.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    }
+}
+
+/// Direct or cached transfers of some size, several at a time, on a ring of our own.
 struct Raw {
     ring: IoUring,
     file: std::fs::File,
     bufs: Vec<Buf>,
+    size: usize,
 }
 
 impl Raw {
-    fn new(path: &Path, flags: i32) -> Raw {
+    fn new(path: &Path, flags: i32, size: usize, at_once: usize) -> Raw {
         let file = std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
         let file = file.expect("open");
         let ring = IoUring::new(64).expect("a machine with io_uring");
-        let mut bufs: Vec<Buf> = (0..BATCH).map(|_| Buf::zeroed(4096)).collect();
+        let mut bufs: Vec<Buf> = (0..at_once).map(|_| Buf::zeroed(size)).collect();
         let iovecs: Vec<_> = bufs
             .iter_mut()
             .map(|buf| libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() })
@@ -82,12 +99,12 @@ impl Raw {
         // SAFETY: the buffers live in the same value as the ring and do not move in memory.
         unsafe { ring.submitter().register_buffers(&iovecs) }.expect("register buffers");
         ring.submitter().register_files(&[file.as_raw_fd()]).expect("register files");
-        Raw { ring, file, bufs }
+        Raw { ring, file, bufs, size }
     }
 
     fn run(&mut self, offsets: &[u64], fixed: bool, write: bool) {
         for (no, offset) in offsets.iter().enumerate() {
-            let (address, len) = (self.bufs[no].as_mut_ptr(), 4096);
+            let (address, len) = (self.bufs[no].as_mut_ptr(), self.size as u32);
             let (index, fd) = (types::Fixed(0), types::Fd(self.file.as_raw_fd()));
             let entry: squeue::Entry = match (fixed, write) {
                 (true, false) => {
@@ -103,7 +120,7 @@ impl Raw {
             unsafe { self.ring.submission().push(&entry) }.expect("64 entries");
         }
         self.ring.submit_and_wait(offsets.len()).expect("enter");
-        let done = self.ring.completion().filter(|entry| entry.result() == 4096).count();
+        let done = self.ring.completion().filter(|entry| entry.result() == self.size as i32).count();
         assert_eq!(done, offsets.len());
     }
 }
@@ -121,8 +138,11 @@ fn main() {
     let reader = env.fs().open(&path, Access::Read).expect("open");
     let mut rng = SplitMix64::new(1);
     let mut times = Times::new();
-    let mut direct = Raw::new(&path, libc::O_DIRECT);
-    let mut cached = Raw::new(&path, 0);
+    let mut raws = Vec::new();
+    for (size, name, at_once) in [(4 << 10, "4 KiB", BATCH), (64 << 10, "64 KiB", BATCH), (1 << 20, "1 MiB", 8)] {
+        raws.push((Raw::new(&path, libc::O_DIRECT, size, at_once), "direct", name));
+        raws.push((Raw::new(&path, 0, size, at_once), "cached", name));
+    }
     for _ in 0..ROUNDS {
         for (size, name) in [(1 << 20, "1 MiB"), (64 << 10, "64 KiB")] {
             let count = (16 << 20) / size as u64;
@@ -162,15 +182,17 @@ fn main() {
                 reads_async(&*ring, &reader, &batch);
             });
         }
-        for (raw, name) in [(&mut direct, "direct"), (&mut cached, "cached")] {
-            let some: Vec<Vec<u64>> = (0..20).map(|_| offsets()).collect();
+        for (raw, name, size) in &mut raws {
+            let (bytes, at_once) = (raw.size as u64, raw.bufs.len());
+            let batch = |_| (0..at_once).map(|_| rng.below(FILE_BYTES / bytes) * bytes).collect();
+            let some: Vec<Vec<u64>> = (0..20).map(batch).collect();
             for write in [false, true] {
                 let what = if write { "writes" } else { "reads" };
                 some.iter().for_each(|batch| raw.run(batch, false, write));
                 for (fixed, how) in [(false, "ordinary"), (true, "registered")] {
-                    time(&mut times, &format!("20 x {BATCH} {name} {what} of 4 KiB: {how}"), || {
-                        some.iter().for_each(|batch| raw.run(batch, fixed, write));
-                    });
+                    let (name, before) = (format!("20 x {at_once} {name} {what} of {size}: {how}"), cpu_us());
+                    time(&mut times, &name, || some.iter().for_each(|batch| raw.run(batch, fixed, write)));
+                    times.entry(name + ", processor").or_default().push(cpu_us() - before);
                 }
             }
         }

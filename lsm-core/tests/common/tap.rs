@@ -32,7 +32,9 @@ pub(crate) fn witnesses_in(data: &[u8]) -> Vec<u64> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A call that has returned, and succeeded.
-    Done { op: OpKind, path: PathBuf, target: Option<PathBuf>, offset: u64, data: Vec<u8> },
+    Done { op: OpKind, path: PathBuf, target: Option<PathBuf>, offset: u64, data: Vec<u8>, thread: String },
+    /// A sync of this file has failed on the way here, and its bytes may be gone.
+    SyncFailed(PathBuf),
     /// An unlink that is about to be made.
     Unlinking(PathBuf),
     /// A write of this batch was acknowledged as durable.
@@ -62,7 +64,8 @@ impl Record {
         let is_kept = text.ends_with(".log") || text.contains("MANIFEST") || text.contains("CURRENT");
         let data = if is_kept { data.to_vec() } else { Vec::new() };
         let target = target.map(Path::to_path_buf);
-        self.note(Event::Done { op, path: path.to_path_buf(), target, offset, data });
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.note(Event::Done { op, path: path.to_path_buf(), target, offset, data, thread });
     }
 }
 
