@@ -15,8 +15,8 @@
 //!   called: every sync that counts for it is submitted later. Its directory is synced after its
 //!   files, so that a name is not durable before what it names; a sync of the directory that was
 //!   under way already does not count.
-//! - **Order.** Syncs are submitted in the order of the requests, but requests may end in any order:
-//!   who needs an order (the ledger) keeps its own.
+//! - **Order.** Syncs are submitted in the order of the requests, urgent ones first, but requests may end
+//!   in any order: who needs an order (the ledger) keeps its own.
 //! - **A sync that failed failed for ever.** That file, or directory, is never synced again through
 //!   this service: each later request that names it gets the first error, because a retry that
 //!   succeeded would prove nothing. Two syncs of one file never run at once, since the kernel may
@@ -76,6 +76,8 @@ pub struct DurableRequest {
     pub files: Vec<DurableFile>,
     /// The directory with their names, synced after them.
     pub dir: Option<PathBuf>,
+    /// Goes before the requests that are not urgent, as far as those were not submitted.
+    pub is_urgent: bool,
     /// Given back when the request has ended; their latency counts from `request` on.
     pub permits: Vec<Permit>,
     /// Notified when the request has ended.

@@ -25,6 +25,7 @@ struct FileSync {
     file: Arc<dyn File>,
     bytes: u64,
     requests: Vec<RequestNo>,
+    is_urgent: bool,
 }
 
 /// A sync under way.
@@ -40,7 +41,7 @@ pub(super) struct Work {
     shared: Arc<Shared>,
     numbers: RequestNo,
     requests: BTreeMap<RequestNo, Request>,
-    /// Files in the order of their requests.
+    /// Files in the order of their requests, urgent ones first.
     line: VecDeque<FileSync>,
     running: Vec<Running>,
     /// Requests whose files are synced, by the directory they wait for.
@@ -68,6 +69,7 @@ impl Work {
         let number = self.numbers;
         let files = std::mem::take(&mut pending.request.files);
         let dir = pending.request.dir.take();
+        let is_urgent = pending.request.is_urgent;
         let request = Request { pending, dir, files_left: files.len(), first_error: None };
         self.requests.insert(number, request);
         for super::DurableFile { file, bytes } in files {
@@ -78,7 +80,11 @@ impl Work {
                     queued.requests.push(number);
                     queued.bytes = queued.bytes.max(bytes);
                 }
-                None => self.line.push_back(FileSync { file, bytes, requests: vec![number] }),
+                None => {
+                    let sync = FileSync { file, bytes, requests: vec![number], is_urgent };
+                    let urgent = self.line.iter().take_while(|queued| queued.is_urgent).count();
+                    self.line.insert(if is_urgent { urgent } else { self.line.len() }, sync);
+                }
             }
         }
         self.next_step(number);
@@ -176,7 +182,7 @@ impl Work {
             if count > 0 && !fits {
                 return;
             }
-            let FileSync { file, bytes, requests } = self.line.remove(at).expect("the index is in range");
+            let FileSync { file, bytes, requests, .. } = self.line.remove(at).expect("the index is in range");
             self.shared.counts.file_syncs.fetch_add(1, Relaxed);
             self.run(IoOp::SyncData { file }, path, bytes, requests, false);
         }

@@ -417,7 +417,10 @@ impl<'a> Outputs<'a> {
         let added = tombstones.iter().try_for_each(|tombstone| writer.add_range_tombstone(tombstone));
         match added.and_then(|()| writer.finish_streaming()) {
             Ok((written, landing)) => {
-                let file = NewFile::new(number, written.file_bytes, self.attempt, landing, permit);
+                let file = {
+                    let is_urgent = self.priority == Priority::Flush;
+                    NewFile::new(number, written.file_bytes, self.attempt, is_urgent, landing, permit)
+                };
                 self.finished.tables.push(TableMeta::of_written(number, self.epoch, written));
                 self.finished.files.push(file.clone());
                 self.engine.handoff.take_on(self.engine, &file);

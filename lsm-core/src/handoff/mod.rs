@@ -5,7 +5,7 @@
 //!                                              │               │
 //!  new_file    Writing ─▶ Syncing ─▶ Durable   │               ▼
 //!  reaper      takes what has ended ◀──────────┘     ledger: steps of the tree, in order
-//!              └─▶ settle: move the durable version, one record of the manifest ─▶ inputs may go
+//!  settler     moves the durable version, one record of the manifest ─▶ inputs may go
 //!  redo        a table whose sync failed is made again from what it was made of
 //! ```
 //! The copy that counts until a table is settled is what it was made of: the log and the memtable of a
@@ -20,6 +20,7 @@ mod new_file;
 mod reaper;
 mod redo;
 mod retained;
+mod settler;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,6 +44,13 @@ use crate::tree::{Buffer, Tree};
 pub(crate) use new_file::NewFile;
 pub(crate) use redo::Redo;
 pub(crate) use retained::{Reserved, Retained};
+
+/// The limiter's window never gets smaller than so many tables.
+const WINDOW_TABLES_MIN: u64 = 2;
+
+/// Differences in how long a table's sync takes that say nothing of the disk: processors are busy, and
+/// tables are synced together.
+const LATENCY_NOISE: Nanos = 50_000_000;
 
 /// How long one who waits for the limiter looks for nothing else.
 const LIMITER_LOOK: Nanos = 5_000_000;
@@ -107,6 +115,8 @@ struct State {
     /// After a full disk: when to settle again.
     retry_at: Option<Nanos>,
     stopping: bool,
+    /// The reaper is gone: nothing more becomes durable.
+    is_reaped: bool,
 }
 
 /// What the engine shares of the hand-off.
@@ -117,14 +127,18 @@ pub(crate) struct Handoff {
     pub(crate) retained: Arc<Retained>,
     durability: OnceLock<Arc<Durability>>,
     state: Mutex<State>,
-    thread: Mutex<Option<Box<dyn JobHandle>>>,
+    threads: Mutex<Vec<Box<dyn JobHandle>>>,
 }
 
 impl Handoff {
     pub(crate) fn new(env: &Arc<dyn Env>, options: &Options) -> Result<Handoff> {
         let rate = options.background_bytes_per_second;
+        let ceiling_bytes = options.background_in_flight_bytes_max;
         let limiter = LimiterOptions {
-            ceiling_bytes: options.background_in_flight_bytes_max,
+            ceiling_bytes,
+            // Bytes come back when a table is durable, so below two of them one waits for the other.
+            floor_bytes: (WINDOW_TABLES_MIN * options.table_bytes).clamp(4 << 20, ceiling_bytes),
+            noise: LATENCY_NOISE,
             user_bytes_per_second: (rate > 0).then_some(rate),
             ..LimiterOptions::default()
         };
@@ -134,7 +148,7 @@ impl Handoff {
             retained: Arc::default(),
             durability: OnceLock::new(),
             state: Mutex::default(),
-            thread: Mutex::new(None),
+            threads: Mutex::default(),
         })
     }
 
@@ -143,13 +157,15 @@ impl Handoff {
     /// # Errors
     /// Those of the system.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<()> {
-        let bytes = engine.options.load().background_in_flight_bytes_max;
-        let options = DurabilityOptions { in_flight_bytes_max: bytes, ..DurabilityOptions::default() };
-        let durability = Durability::start(&engine.env, engine.io.clone(), options)?;
+        let durability = Durability::start(&engine.env, engine.io.clone(), DurabilityOptions::default())?;
         let _ = engine.handoff.durability.set(durability);
-        let reaper = engine.clone();
-        let thread = engine.env.spawn("dialsm-reaper", Box::new(move || reaper::run(&reaper)))?;
-        *engine.handoff.thread.lock() = Some(thread);
+        for (name, work) in
+            [("dialsm-reaper", reaper::run as fn(&Arc<Engine>)), ("dialsm-settler", settler::run)]
+        {
+            let own = engine.clone();
+            let thread = engine.env.spawn(name, Box::new(move || work(&own)))?;
+            engine.handoff.threads.lock().push(thread);
+        }
         Ok(())
     }
 
@@ -158,8 +174,8 @@ impl Handoff {
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.wake.notify();
-        let thread = self.thread.lock().take();
-        thread.into_iter().for_each(|thread| thread.join());
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(|thread| thread.join());
         if let Some(durability) = self.durability.get() {
             durability.shutdown();
         }

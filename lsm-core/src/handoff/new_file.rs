@@ -62,6 +62,8 @@ pub(crate) struct NewFile {
     pub(crate) bytes: u64,
     /// How often it was made before, after a failure.
     pub(crate) attempt: u32,
+    /// A memtable is kept for it.
+    is_urgent: bool,
     reached: AtomicU8,
     stage: Mutex<Stage>,
     /// How to make it again; from the moment it is live until it is durable.
@@ -78,6 +80,7 @@ impl NewFile {
         number: FileNumber,
         bytes: u64,
         attempt: u32,
+        is_urgent: bool,
         landing: Landing,
         permit: Option<Permit>,
     ) -> Arc<NewFile> {
@@ -85,6 +88,7 @@ impl NewFile {
             number,
             bytes,
             attempt,
+            is_urgent,
             reached: AtomicU8::new(WRITING),
             stage: Mutex::new(Stage::Writing(landing, permit)),
             maker: Mutex::new(None),
@@ -207,6 +211,7 @@ impl NewFile {
         let ticket = durability.request(DurableRequest {
             files: vec![DurableFile { file: file.clone(), bytes: self.bytes }],
             dir: dir.then(|| engine.dir.clone()),
+            is_urgent: self.is_urgent,
             permits,
             notify: Some(engine.handoff.wake.clone()),
         });

@@ -2,20 +2,19 @@
 //!
 //! ```text
 //! table written ─▶ the job's install, if all its tables are     sync done ─▶ table durable
-//! sync failed   ─▶ a redo, if the table is live                 steps ready ─▶ settle
-//! nothing else to do ─▶ unlink one file; name new log segments in the manifest
+//! sync failed   ─▶ a redo, if the table is live                 nothing else to do ─▶ unlink one file
 //! ```
-//! It takes completions as they come, whoever consumes the tables, and waits for nothing but them and the
-//! manifest's own sync. It unlinks one file at a time, so that nothing durable waits long for its record.
+//! It takes completions as they come, whoever consumes the tables, and waits for nothing but them: what it
+//! makes live ends stalls, so no sync of the manifest may keep it (`settler`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Handoff, NewFile, Redo, Waiting};
-use crate::background::{RETRY_AFTER, caught, note};
+use crate::Error;
+use crate::background::{caught, note};
 use crate::engine::Engine;
 use crate::version::Claim;
-use crate::{Error, ErrorKind};
 
 pub(super) fn run(engine: &Arc<Engine>) {
     let (handoff, scheduler) = (&engine.handoff, &engine.scheduler);
@@ -28,15 +27,17 @@ pub(super) fn run(engine: &Arc<Engine>) {
             scheduler.wake.notify();
             continue;
         }
-        let (is_over, retry_at) = {
-            let state = handoff.state.lock();
+        let is_over = {
+            let mut state = handoff.state.lock();
             let is_quiet = state.waiting.is_empty() && state.files.iter().all(|file| file.is_over());
-            (state.stopping && is_quiet, state.retry_at)
+            state.is_reaped = state.stopping && is_quiet;
+            state.is_reaped
         };
         if is_over {
+            handoff.wake.notify();
             return;
         }
-        handoff.wake.wait(seen, retry_at);
+        handoff.wake.wait(seen, None);
     }
 }
 
@@ -49,7 +50,6 @@ fn step(engine: &Arc<Engine>) -> bool {
         note(engine, what, then(engine, checked));
         progress = true;
     }
-    progress |= settle(engine);
     progress || engine.graveyard.bury_one(engine)
 }
 
@@ -132,25 +132,4 @@ fn next_written(engine: &Engine) -> Option<Waiting> {
     let mut state = engine.handoff.state.lock();
     let at = state.waiting.iter().position(|waiting| waiting.written.is_written())?;
     Some(state.waiting.remove(at))
-}
-
-/// Settles what is durable; names log segments that the manifest does not know.
-fn settle(engine: &Arc<Engine>) -> bool {
-    if engine.error.is_lasting() {
-        return false;
-    }
-    let is_pending = engine.versions.is_ready() || engine.versions.is_name_pending(engine);
-    let retry_at = engine.handoff.state.lock().retry_at;
-    if !is_pending || retry_at.is_some_and(|at| engine.env.now() < at) {
-        return false;
-    }
-    let settled = engine.versions.settle(engine);
-    let is_full = settled.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
-    engine.handoff.state.lock().retry_at = is_full.then(|| engine.env.now() + RETRY_AFTER);
-    match settled {
-        // Its success says nothing of what a job met, but for what it met itself before.
-        Ok(()) if retry_at.is_none() => {}
-        settled => note(engine, "a manifest write", settled),
-    }
-    true
 }
