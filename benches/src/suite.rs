@@ -395,7 +395,11 @@ mod tests {
                 let earlier = suite.cells[..at].iter().find(|(name, _)| *name == closed);
                 let (_, closed) = earlier.unwrap_or_else(|| panic!("{cell} has no closed loop before it"));
                 let without_aa = |line: &str| line.replace(" --noaa", "");
-                assert_eq!(without_aa(line), without_aa(closed), "{cell} is another workload than its closed loop");
+                assert_eq!(
+                    without_aa(line),
+                    without_aa(closed),
+                    "{cell} is another workload than its closed loop"
+                );
             }
         }
         assert!(find("nothing").is_err());
