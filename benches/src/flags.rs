@@ -179,7 +179,11 @@ macro_rules! flag {
 
 const FLAGS: &[Flag] = &[
     flag!(benchmarks, "workloads, separated by commas; also the first word"),
-    flag!(engines, "engines to run in turns, separated by commas; ratios are the first against each other"),
+    flag!(
+        engines,
+        "engines to run in turns, separated by commas, each perhaps with options by its own names, as \
+         lsm-core:deferred_sync=false; ratios are the first against each other"
+    ),
     flag!(rounds, "measured rounds"),
     flag!(warmup, "rounds before them that do not count"),
     flag!(bool aa, "run the first engine twice a round for the spread of equals (default: with two engines or more)"),
@@ -414,6 +418,12 @@ mod tests {
         assert!(error("fillseq --engines null extra").contains("unexpected word 'extra'"));
         assert!(error("fillsequence --engines null").contains("unknown workload"));
         assert!(error("fillseq --engines leveldb").contains("unknown engine 'leveldb'"));
+        assert!(error("fillseq --engines leveldb:x=1").contains("unknown engine 'leveldb'"));
+        assert!(error("fillseq --engines null:x=1").contains("takes no options"));
+        assert!(error("fillseq --engines lsm-core:no_such=1").contains("no_such"));
+        assert!(error("fillseq --engines lsm-core:deferred_sync=maybe").contains("deferred_sync"));
+        let variants = "fillseq --engines lsm-core,lsm-core:deferred_sync=false:direct_writes=true";
+        assert_eq!(run(variants).engines.len(), 2);
         assert!(error("--engines null").contains("no workload"));
         assert!(error("fillseq --engines null --threads 0").contains("at least 1"));
         assert!(error("fillseq --engines null --key_size 2 --num 100000").contains("do not fit"));
