@@ -1,0 +1,56 @@
+//! The settler: one thread that has the manifest follow what is durable, and knows new log segments.
+//!
+//! It alone waits for the manifest's sync, which on a slow device stands behind all the bytes of tables
+//! that are on their way; nothing that ends a stall waits for it. What becomes durable meanwhile goes into
+//! the next record together.
+
+use std::sync::Arc;
+
+use crate::ErrorKind;
+use crate::background::{RETRY_AFTER, caught, note};
+use crate::engine::Engine;
+
+pub(super) fn run(engine: &Arc<Engine>) {
+    let (handoff, scheduler) = (&engine.handoff, &engine.scheduler);
+    loop {
+        let seen = handoff.wake.epoch();
+        let mut progress = false;
+        caught(engine, || progress = settle(engine));
+        if progress {
+            scheduler.ended.notify();
+            scheduler.wake.notify();
+            // Inputs may go.
+            handoff.wake.notify();
+            continue;
+        }
+        let (is_over, retry_at) = {
+            let state = handoff.state.lock();
+            (state.is_reaped, state.retry_at)
+        };
+        if is_over {
+            return;
+        }
+        handoff.wake.wait(seen, retry_at);
+    }
+}
+
+/// Settles what is durable; false if there is nothing to do, or not now.
+fn settle(engine: &Arc<Engine>) -> bool {
+    if engine.error.is_lasting() {
+        return false;
+    }
+    let is_pending = engine.versions.is_ready() || engine.versions.is_name_pending(engine);
+    let retry_at = engine.handoff.state.lock().retry_at;
+    if !is_pending || retry_at.is_some_and(|at| engine.env.now() < at) {
+        return false;
+    }
+    let settled = engine.versions.settle(engine);
+    let is_full = settled.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
+    engine.handoff.state.lock().retry_at = is_full.then(|| engine.env.now() + RETRY_AFTER);
+    match settled {
+        // Its success says nothing of what a job met, but for what it met itself before.
+        Ok(()) if retry_at.is_none() => {}
+        settled => note(engine, "a manifest write", settled),
+    }
+    true
+}
