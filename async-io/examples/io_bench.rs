@@ -139,7 +139,9 @@ fn main() {
     let mut rng = SplitMix64::new(1);
     let mut times = Times::new();
     let mut raws = Vec::new();
-    for (size, name, at_once) in [(4 << 10, "4 KiB", BATCH), (64 << 10, "64 KiB", BATCH), (1 << 20, "1 MiB", 8)] {
+    for (size, name, at_once) in
+        [(4 << 10, "4 KiB", BATCH), (64 << 10, "64 KiB", BATCH), (1 << 20, "1 MiB", 8)]
+    {
         raws.push((Raw::new(&path, libc::O_DIRECT, size, at_once), "direct", name));
         raws.push((Raw::new(&path, 0, size, at_once), "cached", name));
     }

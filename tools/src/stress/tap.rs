@@ -140,8 +140,7 @@ struct TapFile {
     ear: Ear,
 }
 
-impl TapFile {
-}
+impl TapFile {}
 
 impl File for TapFile {
     fn path(&self) -> &Path {
