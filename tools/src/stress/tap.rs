@@ -2,7 +2,7 @@
 //! and of every call that has returned.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use dialsm_io::{Access, Advice, File, FileLock, Fs, LockMode, OpKind, Result};
