@@ -23,9 +23,12 @@
 //! submitted when that thread ends, so callers' threads must not submit. Others ring a bell, an
 //! eventfd that is polled through the ring itself.
 //!
-//! Absent on purpose: fixed files and registered buffers (measured by `examples/io_bench.rs`: they
-//! halve the cost of reads from the page cache, which do not come here, and gain nothing that shows
-//! where the disk is waited for), a polling kernel thread (it would take a processor for itself).
+//! Absent on purpose: fixed files and registered buffers, and a polling kernel thread (it would take a
+//! processor for itself). Measured by `examples/io_bench.rs` on two busy cores: a table's write of 1 MiB
+//! costs 286 us of processor time through the page cache, registered 267 us (best rounds: 247 and 242); past
+//! it 48 us and 19 us, which is under a hundredth of what merging a MiB costs; direct reads of 64 KiB 9 us and
+//! 5 us, of 4 KiB 4.4 us and 3.9 us, at a latency of 100 us and more that does not change. Cached reads of
+//! 4 KiB fall from 1.6 us to 0.6 us, but those do not come here.
 
 #![allow(unsafe_code)]
 

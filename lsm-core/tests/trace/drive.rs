@@ -4,6 +4,7 @@
 //! Threads have names by which the trace tells them: `writer-N`, `compactor` (which does nothing but
 //! compact), `keeper` (creates and drops keyspaces), and those of the engine.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use dialsm_core::metrics::Counters;
@@ -63,7 +64,7 @@ pub(crate) fn run(load: &Load, options: &Options) -> Run {
     }
     let batches: Arc<Mutex<Batches>> = Arc::default();
     let mut counters = Counters::default();
-    env.run(|| {
+    let whole = || {
         let db = open(&seen, options).expect("open");
         let keyspaces: Vec<Keyspace> = ["a", "b"]
             .iter()
@@ -102,7 +103,12 @@ pub(crate) fn run(load: &Load, options: &Options) -> Run {
         db.wait_until_idle().expect("idle");
         counters = db.metrics().counters;
         db.close().expect("close");
-    });
+    };
+    // An engine that leaves a step out may find its own loss before the run is over.
+    let ran = catch_unwind(AssertUnwindSafe(|| env.run(whole)));
+    if let (Err(panic), None) = (ran, options.break_on_purpose) {
+        resume_unwind(panic);
+    }
     let batches = batches.lock().clone();
     Run { events: tap.events(), calls: disk.trace(), schedule: env.schedule(), batches, counters }
 }

@@ -105,15 +105,15 @@ fn a_thread_that_merges_makes_no_call_that_waits_for_the_disk() {
     let seen = look(true);
     let made = (seen.table_syncs, seen.dir_syncs, seen.write_backs, seen.ticket_waits);
     assert_eq!(made, (0, 0, 0, 0), "{seen:?}");
-    assert!(seen.have_merged(300), "{seen:?}");
-    assert!(seen.by_others > 500 && seen.write_backs_by_others >= 6, "{seen:?}");
+    assert!(seen.have_merged(200), "{seen:?}");
+    assert!(seen.by_others > 500 && seen.write_backs_by_others >= 4, "{seen:?}");
 }
 
 /// What the test above looks for is there when it is asked for.
 #[test]
 fn with_deferred_sync_off_whoever_merges_waits() {
     let seen = look(false);
-    assert!(seen.have_merged(300), "{seen:?}");
+    assert!(seen.have_merged(200), "{seen:?}");
     assert!(seen.table_syncs > 300 && seen.dir_syncs > 100, "{seen:?}");
     assert!(seen.write_backs > 300 && seen.ticket_waits > 100, "{seen:?}");
 }

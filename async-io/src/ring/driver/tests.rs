@@ -103,6 +103,10 @@ impl FakeKernel {
         let Some(file) = task.op.file().cloned() else {
             return Completion { task, part, res: 0, sync_res: None };
         };
+        if let Part::Writeback { .. } = part {
+            let res = if self.is_mood(self.moods.fails) { -libc::ENOSPC } else { 0 };
+            return Completion { task, part, res, sync_res: None };
+        }
         if part == Part::SyncData {
             let res = self.sync(&file);
             return Completion { task, part, res, sync_res: None };
@@ -333,6 +337,25 @@ fn every_ticket_ends_with_the_right_bytes_under_every_mood() {
     if !cfg!(miri) {
         assert!(helped >= 500 && short >= 2000 && gone >= 20, "{helped} {short} {gone}");
     }
+}
+
+/// Whatever the kernel says to a hint, there is nothing to be done.
+#[test]
+fn a_refused_write_back_is_no_failure() {
+    let world = World::new(3);
+    world.env.clone().run(|| {
+        let mut driver = world.driver(3, Moods { fails: 500, ..Moods::default() });
+        let file = world.env.sim_fs().create(Path::new("/a")).unwrap();
+        for no in 0..50 {
+            let op = IoOp::StartWriteback { file: Arc::clone(&file), offset: no * 4096, len: 4096 };
+            let ticket = world.submit(&mut driver, op);
+            assert!(drive(&mut driver));
+            assert_eq!(ticket.wait().result.unwrap(), 0);
+        }
+        let stats = world.front.counts().snapshot();
+        assert_eq!((stats.completed_count, stats.failed_count, stats.retried_count), (50, 0, 0));
+        world.helper.shutdown();
+    });
 }
 
 /// The ring is taken away and some completions never come: those tickets end with an error, and
