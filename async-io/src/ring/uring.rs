@@ -159,12 +159,8 @@ impl Uring {
         }
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).map_err(at("probe"))?;
-        let codes = [
-            opcode::Read::CODE,
-            opcode::Write::CODE,
-            opcode::Fsync::CODE,
-            opcode::SyncFileRange::CODE,
-        ];
+        let codes =
+            [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::SyncFileRange::CODE];
         if !codes.iter().all(|code| probe.is_supported(*code)) {
             return Err(io::Error::other("this kernel lacks an operation"));
         }

@@ -242,7 +242,9 @@ impl<I: InternalIter> MergingIter<I> {
         } else {
             let mut children = self.children.iter_mut().enumerate();
             // Here costs only what is not in memory.
-            if let Some((at, stop)) = children.find_map(|(at, child)| Some((at, child.try_position(to).err()?))) {
+            if let Some((at, stop)) =
+                children.find_map(|(at, child)| Some((at, child.try_position(to).err()?)))
+            {
                 self.position_together(at, stop, to)?;
             }
         }
