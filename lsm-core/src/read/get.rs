@@ -294,7 +294,7 @@ fn chain_seqno(chain: &Option<Chain>, seqno: SeqNo) -> SeqNo {
 /// What the entry that a source holds means to the look-up: its answer, or `None` if older sources
 /// have a say. `cursor` gives what is older in the same source, and the newest range tombstone there,
 /// which hides what is older than it.
-#[inline]
+#[inline(always)]
 fn meet<I: InternalIter>(
     chain: &mut Option<Chain>,
     tree: &Tree,

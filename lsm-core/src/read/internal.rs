@@ -61,8 +61,9 @@ pub trait InternalIter: Send {
     ///
     /// # Errors
     /// As [`InternalIter::seek_to_first`].
-    fn position(&mut self, to: Target<'_>) -> Result<()> {
-        match to {
+    #[inline(always)]
+    fn position(&mut self, to: &Target<'_>) -> Result<()> {
+        match *to {
             Target::First => self.seek_to_first(),
             Target::Last => self.seek_to_last(),
             Target::AtOrAfter(key) => self.seek(key),
@@ -79,7 +80,7 @@ pub trait InternalIter: Send {
     ///
     /// # Errors
     /// As [`InternalIter::seek_to_first`], and where a block is missing.
-    fn try_position(&mut self, to: Target<'_>) -> Result<()> {
+    fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
         self.position(to)
     }
 
@@ -141,10 +142,11 @@ impl<I: InternalIter + ?Sized> InternalIter for Box<I> {
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         (**self).seek_for_prev(target)
     }
-    fn position(&mut self, to: Target<'_>) -> Result<()> {
+    fn position(&mut self, to: &Target<'_>) -> Result<()> {
         (**self).position(to)
     }
-    fn try_position(&mut self, to: Target<'_>) -> Result<()> {
+    #[inline]
+    fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
         (**self).try_position(to)
     }
     fn missing(&mut self) -> Option<Missing> {

@@ -213,8 +213,8 @@ where
         self.guarded(|this| this.go(Target::AtOrBefore(target), |iter| iter.seek_for_prev(target)))
     }
 
-    fn try_position(&mut self, to: Target<'_>) -> Result<()> {
-        self.go(to, |iter| iter.try_position(to)).inspect_err(|_| self.leave_unless_missing())
+    fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
+        self.go(*to, |iter| iter.try_position(to)).inspect_err(|_| self.leave_unless_missing())
     }
 
     fn missing(&mut self) -> Option<Missing> {

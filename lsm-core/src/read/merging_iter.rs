@@ -238,14 +238,13 @@ impl<I: InternalIter> MergingIter<I> {
         self.valid = false;
         self.direction = direction;
         if self.together.is_none() {
-            self.children.iter_mut().try_for_each(|child| child.position(to))?;
+            self.children.iter_mut().try_for_each(|child| child.position(&to))?;
         } else {
-            let mut children = self.children.iter_mut().enumerate();
-            // Here costs only what is not in memory.
-            if let Some((at, stop)) =
-                children.find_map(|(at, child)| Some((at, child.try_position(to).err()?)))
-            {
-                self.position_together(at, stop, to)?;
+            for at in 0..self.children.len() {
+                if let Err(stop) = self.children[at].try_position(&to) {
+                    self.position_together(at, stop, &to)?;
+                    break;
+                }
             }
         }
         self.build();
@@ -255,7 +254,7 @@ impl<I: InternalIter> MergingIter<I> {
     /// Positions the children from `first` on, whose trial ended with `stop`. The blocks that they have to
     /// read for it are read all at once; one alone its child reads by itself.
     #[cold]
-    fn position_together(&mut self, first: usize, stop: Error, to: Target<'_>) -> Result<()> {
+    fn position_together(&mut self, first: usize, stop: Error, to: &Target<'_>) -> Result<()> {
         let (mut late, mut wanted) = (Vec::new(), Vec::new());
         let mut tried = Err(stop);
         for at in first..self.children.len() {

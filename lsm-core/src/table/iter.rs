@@ -110,13 +110,28 @@ impl TableIter {
         if self.ahead.blocks.contains(&i) {
             return self.cut_out(i);
         }
-        if self.handed.is_some()
-            && let Some(block) = self.take_handed(i, in_order)
+        let eager = self.spec.readahead_max > READAHEAD_BYTES;
+        if !eager
+            && self.handed.is_none()
+            && let Some(block) = self.table.cached_block(i)
         {
+            self.stats.block_cache_hits += 1;
             return Ok(block);
         }
-        let eager = self.spec.readahead_max > READAHEAD_BYTES;
-        if !eager && let Some(block) = self.table.cached_block(i) {
+        self.load_missing(i, in_order, eager)
+    }
+
+    /// Block `i`, for which the cache was not asked or does not have it. Out of the way of those that it has.
+    #[inline(never)]
+    fn load_missing(&mut self, i: usize, in_order: bool, eager: bool) -> Result<Block> {
+        if let Some(handed) = self.handed.take_if(|handed| handed.0 == i) {
+            self.note_missed(in_order);
+            return Ok(handed.1);
+        }
+        if !eager
+            && self.handed.is_some()
+            && let Some(block) = self.table.cached_block(i)
+        {
             self.stats.block_cache_hits += 1;
             return Ok(block);
         }
@@ -145,14 +160,6 @@ impl TableIter {
     fn leave_off(&mut self) -> Error {
         self.is_missing = true;
         Error::new(ErrorKind::Internal, "a positioning that was only tried needs a block")
-    }
-
-    /// Block `i`, if it is the one that was read beforehand.
-    #[cold]
-    fn take_handed(&mut self, i: usize, in_order: bool) -> Option<Block> {
-        let handed = self.handed.take_if(|handed| handed.0 == i)?;
-        self.note_missed(in_order);
-        Some(handed.1)
     }
 
     /// Reads the chunk that starts with block `i`.
@@ -308,7 +315,7 @@ impl InternalIter for TableIter {
         })
     }
 
-    fn try_position(&mut self, to: Target<'_>) -> Result<()> {
+    fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
         self.is_trial = true;
         let tried = self.position(to);
         self.is_trial = false;
