@@ -73,6 +73,24 @@ fn b145_a_filter_that_refuses_any_of_the_calls_means_a_pool() {
     }
 }
 
+/// A kernel that takes all calls and does nothing: the service must not wait for it for ever.
+#[test]
+fn a_ring_that_never_completes_means_a_pool() {
+    let has_ring = ring(&OsEnv::new()).is_some();
+    let filtered = std::thread::spawn(move || {
+        // "Fails" with 0: nothing is done, and that is no error.
+        refuse(libc::SYS_io_uring_enter, 0, false);
+        let dir = tempfile::tempdir().unwrap();
+        let env = OsEnv::new();
+        let io = env.start_io(&IoOptions::default()).unwrap();
+        assert_eq!(io.kind(), IoKind::Pool);
+        let report = io.report();
+        assert!(!has_ring || report.contains("never ended it"), "{report}");
+        exercise(&*io, &env.fs().create(&dir.path().join("a")).unwrap(), 10);
+    });
+    filtered.join().unwrap();
+}
+
 /// The filter comes when the ring is in use. In a process of its own, since it can't be lifted.
 #[test]
 fn b145_a_late_refusal_leaves_the_rest_to_plain_calls() {

@@ -2,6 +2,7 @@
 //! the documentation allows.
 
 use std::io;
+use std::time::Duration;
 
 use super::task::{Part, Task};
 
@@ -51,4 +52,33 @@ pub(super) trait Kernel {
 
     /// Gives up on those that are still with the kernel: their memory is leaked, their tickets end.
     fn abandon(&mut self);
+}
+
+/// What a ring is tried out by before anything is entrusted to it.
+pub(super) trait Echo {
+    /// Hands the kernel an operation that does nothing.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn send(&mut self) -> io::Result<()>;
+
+    /// Whether that is over; waits for it no longer than told.
+    fn has_come_back(&mut self, within: Duration) -> bool;
+}
+
+/// How often, and how long each time, the kernel is waited for when it is tried out. It is asked for
+/// something that it does at once; a whole second is for monitors and emulators.
+const LOOKS: u32 = 10;
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Fails, after a second, where a kernel takes operations and never ends them.
+///
+/// # Errors
+/// The kernel's refusal; `TimedOut` where it took the operation and gave nothing back.
+pub(super) fn try_out(kernel: &mut impl Echo) -> io::Result<()> {
+    kernel.send()?;
+    match (0..LOOKS).any(|_| kernel.has_come_back(LOOK)) {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::TimedOut, "it took a no-op and never ended it")),
+    }
 }

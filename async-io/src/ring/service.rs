@@ -49,7 +49,7 @@ pub(crate) fn start_os(
     let opened = match (options.use_ring, options.pretend_refused) {
         (false, _) => Err(" (io_uring not asked for)".to_owned()),
         (true, Some(errno)) => Err(refused(std::io::Error::from_raw_os_error(errno))),
-        // Two linked entries and the bell must find room.
+        // Two linked entries must find room; four are not worth fewer.
         (true, None) => Uring::open(options.ring_entries.max(4)).map_err(refused),
     };
     match opened {

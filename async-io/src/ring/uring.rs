@@ -15,13 +15,18 @@
 //! saw its entries, or by `abandon`, which leaks it. `Drop` waits until all slots are empty, and
 //! leaks what does not come back. Attacked by `dropped_tickets_…` in the conformance tests.
 //!
-//! INVARIANT (room): no more completions can be due than the completion queue holds, the bell's
-//! included, so it does not overflow; if it did, kernels with NODROP (the only ones taken) keep what
-//! is over until the next `enter`. The tests make it overflow on purpose.
+//! INVARIANT (room): no more completions can be due than the completion queue holds, so it does not
+//! overflow; if it did, kernels with NODROP (the only ones taken) keep what is over until the next
+//! `enter`. The tests make it overflow on purpose.
 //!
 //! The ring is used by one thread, which submits and reaps: the kernel cancels what a thread
 //! submitted when that thread ends, so callers' threads must not submit. Others ring a bell, an
-//! eventfd that is polled through the ring itself.
+//! eventfd.
+//!
+//! That thread sleeps in `poll`, on ring and bell, and never in `io_uring_enter`. That is one more
+//! call a sleep, which costs nothing beside being woken; but monitors that run one thread of a process
+//! at a time have to know which calls sleep, to let the others run meanwhile, and valgrind (3.19 for
+//! one) does not know it of `io_uring_enter`: nobody would run who could ring the bell.
 //!
 //! Absent on purpose: fixed files and registered buffers, and a polling kernel thread (it would take a
 //! processor for itself). Measured by `examples/io_bench.rs` on two busy cores: a table's write of 1 MiB
@@ -42,17 +47,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 
-use super::kernel::{Completion, Kernel};
+use super::kernel::{Completion, Echo, Kernel, try_out};
 use super::task::{Part, Task};
 use crate::error::{Error, ErrorKind};
-
-/// `user_data` of the bell's poll.
-const BELL: u64 = u64::MAX;
-
-/// Submission entries kept free for the bell.
-const SPARE: usize = 1;
 
 /// How long `Drop` looks for completions that the kernel no longer lets us wait for.
 const LAST_LOOKS: u32 = 10_000;
@@ -63,7 +62,42 @@ fn is_sync(user_data: u64) -> bool {
     user_data & 1 == 1
 }
 
-/// Wakes the thread that waits in `enter`.
+/// Sleeps until the ring has a completion, somebody rings, a signal comes or the time is over. What
+/// makes that impossible at the moment only makes it short.
+fn sleep(ring: &IoUring, bell: &Bell, at_most: Option<Timespec>) {
+    let mut on = [PollFd::new(ring, PollFlags::IN), PollFd::new(&*bell.0, PollFlags::IN)];
+    match poll(&mut on, at_most.as_ref()) {
+        Ok(_) if on[1].revents().contains(PollFlags::IN) => bell.hush(),
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(_) => std::thread::sleep(LAST_PAUSE),
+    }
+}
+
+/// A ring just set up, which has to show that it works.
+struct Fresh<'a> {
+    ring: &'a mut IoUring,
+    bell: &'a Bell,
+}
+
+impl Echo for Fresh<'_> {
+    fn send(&mut self) -> io::Result<()> {
+        let nop = opcode::Nop::new().build();
+        // SAFETY: a no-op uses no memory.
+        unsafe { self.ring.submission().push(&nop) }.expect("an empty queue has room");
+        // Filters may refuse this call alone.
+        self.ring.submit().map(|_| ())
+    }
+
+    fn has_come_back(&mut self, within: Duration) -> bool {
+        if self.ring.completion().is_empty() {
+            let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
+            sleep(self.ring, self.bell, Some(within));
+        }
+        self.ring.completion().next().is_some()
+    }
+}
+
+/// Wakes the thread that sleeps in `enter`.
 #[derive(Clone)]
 pub(super) struct Bell(Arc<OwnedFd>);
 
@@ -92,12 +126,11 @@ pub(super) struct Uring {
     /// Declared before `slots`, though `Drop` empties those first anyway.
     ring: IoUring,
     bell: Bell,
-    is_bell_armed: bool,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     /// `user_data` of the entries in the submission queue, oldest first.
     queued: VecDeque<u64>,
-    /// Completions that may still come, without the bell's.
+    /// Completions that may still come.
     due: usize,
     due_max: usize,
     /// Parts that are over without a completion, after the ring broke.
@@ -111,7 +144,7 @@ impl Uring {
     /// # Errors
     /// The kernel's refusal, with the step at which it came.
     pub(super) fn open(entries: u32) -> io::Result<Uring> {
-        Uring::open_with(entries, entries * 2, entries as usize * 2 - SPARE)
+        Uring::open_with(entries, entries * 2, entries as usize * 2)
     }
 
     /// `due_max` above the completion queue's size lets it overflow.
@@ -129,28 +162,18 @@ impl Uring {
         }
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).map_err(at("probe"))?;
-        let codes = [
-            opcode::Read::CODE,
-            opcode::Write::CODE,
-            opcode::Fsync::CODE,
-            opcode::SyncFileRange::CODE,
-            opcode::PollAdd::CODE,
-        ];
+        let codes =
+            [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::SyncFileRange::CODE];
         if !codes.iter().all(|code| probe.is_supported(*code)) {
             return Err(io::Error::other("this kernel lacks an operation"));
         }
-        let nop = opcode::Nop::new().build();
-        // SAFETY: a no-op uses no memory.
-        unsafe { ring.submission().push(&nop) }.expect("an empty queue has room");
-        // Filters may refuse this call alone.
-        ring.submit_and_wait(1).map_err(at("enter"))?;
-        ring.completion().next().ok_or_else(|| io::Error::other("a no-op did not complete"))?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| at("eventfd")(e.into()))?;
+        let bell = Bell(Arc::new(bell));
+        try_out(&mut Fresh { ring: &mut ring, bell: &bell }).map_err(at("enter"))?;
         Ok(Uring {
             ring,
-            bell: Bell(Arc::new(bell)),
-            is_bell_armed: false,
+            bell,
             slots: Vec::new(),
             free: Vec::new(),
             queued: VecDeque::new(),
@@ -173,7 +196,7 @@ impl Uring {
 
     fn has_room(&mut self, entries: usize) -> bool {
         let sq = self.ring.submission();
-        sq.capacity() - sq.len() >= entries + SPARE && self.due + entries <= self.due_max
+        sq.capacity() - sq.len() >= entries && self.due + entries <= self.due_max
     }
 
     /// Queues an entry; room was checked.
@@ -186,14 +209,6 @@ impl Uring {
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(user_data)) };
         pushed.expect("room was checked, and one thread pushes");
         self.queued.push_back(user_data);
-    }
-
-    fn arm_bell(&mut self) {
-        let entry = opcode::PollAdd::new(types::Fd(self.bell.0.as_raw_fd()), libc::POLLIN as u32).build();
-        // SAFETY: a poll uses no memory, and the ring goes before the bell's last owner does (a
-        // poll of a closed descriptor would only never come).
-        unsafe { self.queue(entry, BELL) };
-        self.is_bell_armed = true;
     }
 
     fn note(&mut self, user_data: u64, res: i32) -> Option<Completion> {
@@ -279,13 +294,17 @@ impl Kernel for Uring {
     }
 
     fn enter(&mut self, wait: bool) -> io::Result<()> {
-        if wait && !self.is_bell_armed {
-            self.arm_bell();
-        }
-        let entered = self.ring.submit_and_wait(usize::from(wait));
+        let entered = self.ring.submit();
         self.forget_consumed();
         match entered.map_err(|e| (e.raw_os_error(), e)) {
-            Ok(_) | Err((Some(libc::EINTR), _)) => Ok(()),
+            Ok(_) => {
+                // What the kernel has not taken yet must not wait for a completion.
+                if wait && self.queued.is_empty() && self.ring.completion().is_empty() {
+                    sleep(&self.ring, &self.bell, None);
+                }
+                Ok(())
+            }
+            Err((Some(libc::EINTR), _)) => Ok(()),
             // No memory at the moment, or completions must be reaped first: what was not taken
             // stays in the queue.
             Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM), _)) => {
@@ -307,10 +326,7 @@ impl Kernel for Uring {
         }
         loop {
             let entry = self.ring.completion().next()?;
-            if entry.user_data() == BELL {
-                self.is_bell_armed = false;
-                self.bell.hush();
-            } else if let Some(whole) = self.note(entry.user_data(), entry.result()) {
+            if let Some(whole) = self.note(entry.user_data(), entry.result()) {
                 return Some(whole);
             }
         }
@@ -325,9 +341,6 @@ impl Kernel for Uring {
         let mut tasks = Vec::new();
         // Newest first, so that of a pair the sync comes before its write.
         while let Some(user_data) = self.queued.pop_back() {
-            if user_data == BELL {
-                continue;
-            }
             let index = (user_data / 2) as usize;
             let slot = self.slots[index].as_mut().expect("queued entries have a slot");
             slot.due -= 1;

@@ -101,7 +101,7 @@ impl Memtable {
 
     /// The newest range tombstone over the key with a sequence number of at most `seqno`; 0 if there
     /// is none. One load where the memtable has no tombstones.
-    #[inline]
+    #[inline(always)]
     pub fn range_cover(&self, user_key: &[u8], seqno: SeqNo) -> SeqNo {
         self.range_dels.cover(self.comparator(), user_key, seqno)
     }
@@ -117,7 +117,7 @@ impl Memtable {
     }
 
     /// The newest entry of the key with a sequence number of at most `seqno`.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
         let target = Target { user_key, trailer: key::trailer(seqno, SEEK_KIND) };
         let entry = self.tree.lookup(&target)?;

@@ -89,12 +89,16 @@ impl MemRangeDels {
     }
 
     /// As [`RangeDels::cover`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cover(&self, comparator: &Comparator, key: &[u8], upto: SeqNo) -> SeqNo {
-        let count = self.len();
-        if count == 0 {
-            return 0;
+        match self.len() {
+            0 => 0,
+            count => self.cover_of(count, comparator, key, upto),
         }
+    }
+
+    #[inline(never)]
+    fn cover_of(&self, count: usize, comparator: &Comparator, key: &[u8], upto: SeqNo) -> SeqNo {
         let cached = self.cached.load();
         match &*cached {
             Some(cover) if cover.count >= count => cover.cover(key, upto),

@@ -60,10 +60,10 @@ pub(crate) fn get(
     let ask = Ask::new(engine, tree, view, seqno, options);
     let found = walk(&ask, key, &mut Lookup::new(), context, &mut Direct);
     watch.check()?;
-    match found? {
-        Step::End(value) => Ok(value),
-        Step::Waits(never) => match never {},
-    }
+    found.map_err(|stop| match stop {
+        Stop::Failed(error) => error,
+        Stop::Waits(never) => match never {},
+    })
 }
 
 /// What look-ups of one call have in common.
@@ -112,7 +112,7 @@ pub(super) trait Access {
         key: &[u8],
         seqno: SeqNo,
         stats: &mut ReadStats,
-    ) -> Result<std::result::Result<Option<Found>, Self::Wait>>;
+    ) -> Walked<Option<Found>, Self::Wait>;
 }
 
 /// Reads what is not in the cache at once.
@@ -134,8 +134,8 @@ impl Access for Direct {
         key: &[u8],
         seqno: SeqNo,
         stats: &mut ReadStats,
-    ) -> Result<std::result::Result<Option<Found>, Self::Wait>> {
-        reader.get(key, seqno, &ask.spec, stats).map(Ok)
+    ) -> Walked<Option<Found>, Self::Wait> {
+        Ok(reader.get(key, seqno, &ask.spec, stats)?)
     }
 }
 
@@ -154,13 +154,24 @@ impl Lookup {
     }
 }
 
-/// Where [`walk`] ends.
-pub(super) enum Step<W> {
-    /// With the answer.
-    End(Option<Slice>),
+/// Why [`walk`] ends without an answer. (On the side of errors, so that a look-up which never waits pays
+/// nothing for those that do: there this is an [`Error`], in memory too.)
+pub(super) enum Stop<W> {
+    /// It failed.
+    Failed(Error),
     /// Before something that is not there yet; to be called again with it.
     Waits(W),
 }
+
+impl<W> From<Error> for Stop<W> {
+    #[inline(always)]
+    fn from(error: Error) -> Stop<W> {
+        Stop::Failed(error)
+    }
+}
+
+/// What comes out of a walk, or of a part of it.
+pub(super) type Walked<T, W> = std::result::Result<T, Stop<W>>;
 
 /// Goes through the sources, newest first, from where the look-up stands, until one ends it.
 ///
@@ -173,33 +184,33 @@ pub(super) fn walk<A: Access>(
     lookup: &mut Lookup,
     context: &mut ReadContext,
     access: &mut A,
-) -> Result<Step<A::Wait>> {
-    let chain = &mut lookup.chain;
-    if lookup.place == 0
+) -> Walked<Option<Slice>, A::Wait> {
+    let Lookup { chain, place } = lookup;
+    if *place == 0
         && let Some(end) = ask_memtables(ask, key, chain, context)?
     {
-        return Ok(Step::End(end));
+        return Ok(end);
     }
     let (version, order) = (&ask.view.version, &ask.tree.comparator);
     let l0 = version.l0();
-    let first = lookup.place.max(1);
+    let first = (*place).max(1);
     for (at, table) in l0.iter().enumerate().skip(first - 1) {
-        if table.spans(order, key)
-            && let Some(step) = ask_table(ask, key, (1 + at, 0), table, chain, context, access)?
-        {
-            lookup.place = 1 + at;
-            return Ok(step);
+        if table.spans(order, key) {
+            *place = 1 + at;
+            if let Some(end) = ask_table(ask, key, (*place, 0), table, chain, context, access)? {
+                return Ok(end);
+            }
         }
     }
     for level in first.saturating_sub(l0.len()).max(1)..crate::version::LEVELS {
-        if let Some(table) = version.find_table(level, key)
-            && let Some(step) = ask_table(ask, key, (l0.len() + level, level), table, chain, context, access)?
-        {
-            lookup.place = l0.len() + level;
-            return Ok(step);
+        if let Some(table) = version.find_table(level, key) {
+            *place = l0.len() + level;
+            if let Some(end) = ask_table(ask, key, (*place, level), table, chain, context, access)? {
+                return Ok(end);
+            }
         }
     }
-    nothing_older(ask.engine, lookup.chain.take(), key).map(Step::End)
+    Ok(nothing_older(ask.engine, chain.take(), key)?)
 }
 
 /// The answer, if the memtables have it.
@@ -231,7 +242,7 @@ fn ask_memtables(
     Ok(None)
 }
 
-/// How the look-up ends at a table whose range the key is in; `None` if it goes on behind it.
+/// The answer, if the look-up ends at this table, whose range the key is in.
 #[inline(always)]
 fn ask_table<A: Access>(
     ask: &Ask<'_>,
@@ -241,29 +252,25 @@ fn ask_table<A: Access>(
     chain: &mut Option<Chain>,
     context: &mut ReadContext,
     access: &mut A,
-) -> Result<Option<Step<A::Wait>>> {
+) -> Walked<Option<Option<Slice>>, A::Wait> {
     let reader = access.open(ask, place, table)?;
     // The filter knows nothing of range tombstones, so they are asked apart (B021).
     let cover = reader.range_dels().map_or(0, |set| set.cover(key, ask.seqno));
     let seqno = chain_seqno(chain, ask.seqno);
-    let found = match access.look(ask, &reader, key, seqno, &mut context.blocks)? {
-        Ok(found) => found,
-        // Not counted: it will be asked again.
-        Err(wait) => return Ok(Some(Step::Waits(wait))),
-    };
+    let found = access.look(ask, &reader, key, seqno, &mut context.blocks)?;
+    // Not counted where it waits, for it will be asked again.
     context.tables += 1;
     if let Some(found) = found.filter(|found| found.seqno >= cover) {
         if chain.is_none() {
             ask.engine.metrics.add_level(LevelCounter::GetHits, level, 1);
         }
         let cursor = || (reader.iter(iter_spec(&ask.spec)), cover);
-        let value = || found.value;
-        if let Some(end) = meet(chain, ask.tree, key, found.seqno, found.kind, value, cursor)? {
-            return Ok(Some(Step::End(end)));
+        if let Some(end) = meet(chain, ask.tree, key, found.seqno, found.kind, || found.value, cursor)? {
+            return Ok(Some(end));
         }
     }
     if cover > 0 {
-        return nothing_older(ask.engine, chain.take(), key).map(|end| Some(Step::End(end)));
+        return Ok(Some(nothing_older(ask.engine, chain.take(), key)?));
     }
     Ok(None)
 }
@@ -287,7 +294,7 @@ fn chain_seqno(chain: &Option<Chain>, seqno: SeqNo) -> SeqNo {
 /// What the entry that a source holds means to the look-up: its answer, or `None` if older sources
 /// have a say. `cursor` gives what is older in the same source, and the newest range tombstone there,
 /// which hides what is older than it.
-#[inline]
+#[inline(always)]
 fn meet<I: InternalIter>(
     chain: &mut Option<Chain>,
     tree: &Tree,

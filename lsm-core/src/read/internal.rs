@@ -61,8 +61,9 @@ pub trait InternalIter: Send {
     ///
     /// # Errors
     /// As [`InternalIter::seek_to_first`].
-    fn position(&mut self, to: Target<'_>) -> Result<()> {
-        match to {
+    #[inline(always)]
+    fn position(&mut self, to: &Target<'_>) -> Result<()> {
+        match *to {
             Target::First => self.seek_to_first(),
             Target::Last => self.seek_to_last(),
             Target::AtOrAfter(key) => self.seek(key),
@@ -70,17 +71,26 @@ pub trait InternalIter: Send {
         }
     }
 
-    /// The same, unless that begins with a block which is not in memory: then nothing is read, the block
-    /// is named, and the cursor is not valid. [`InternalIter::position`] must follow, after
-    /// [`InternalIter::hand`] if somebody has read the block meanwhile.
+    /// The same, but where a block is not in memory the cursor may leave off instead of reading it: the
+    /// call fails, and [`InternalIter::missing`] names the block. Then [`InternalIter::position`] must
+    /// follow, after [`InternalIter::hand`] if somebody has read the block meanwhile.
+    ///
+    /// (A failure, because a way that has to be checked for those anyway costs nothing more where all
+    /// blocks are in memory.)
     ///
     /// # Errors
-    /// As [`InternalIter::seek_to_first`].
-    fn try_position(&mut self, to: Target<'_>) -> Result<Option<Missing>> {
-        self.position(to).map(|()| None)
+    /// As [`InternalIter::seek_to_first`], and where a block is missing.
+    fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
+        self.position(to)
     }
 
-    /// Gives the block `at` of the table that [`InternalIter::try_position`] has just named.
+    /// The block for want of which [`InternalIter::try_position`] has just failed, once; `None` if it
+    /// failed for another reason.
+    fn missing(&mut self) -> Option<Missing> {
+        None
+    }
+
+    /// Gives the block `at` of the table that [`InternalIter::missing`] has just named.
     fn hand(&mut self, _at: usize, _block: Block) {}
 
     /// To the next entry. Only while valid.
@@ -132,11 +142,15 @@ impl<I: InternalIter + ?Sized> InternalIter for Box<I> {
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         (**self).seek_for_prev(target)
     }
-    fn position(&mut self, to: Target<'_>) -> Result<()> {
+    fn position(&mut self, to: &Target<'_>) -> Result<()> {
         (**self).position(to)
     }
-    fn try_position(&mut self, to: Target<'_>) -> Result<Option<Missing>> {
+    #[inline]
+    fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
         (**self).try_position(to)
+    }
+    fn missing(&mut self) -> Option<Missing> {
+        (**self).missing()
     }
     fn hand(&mut self, at: usize, block: Block) {
         (**self).hand(at, block);

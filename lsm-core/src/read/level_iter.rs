@@ -35,6 +35,8 @@ pub struct LevelIter<I, F> {
     hint: Option<Arc<PrefixHint>>,
     /// What the tables left behind have cost.
     left: ReadStats,
+    /// What the last positioning that was tried wanted of its table.
+    missing: Option<Missing>,
 }
 
 impl<I, F> LevelIter<I, F>
@@ -58,7 +60,7 @@ where
             range.end -= 1;
         }
         let left = ReadStats::default();
-        LevelIter { comparator, level, range, open, current: None, hint: None, left }
+        LevelIter { comparator, level, range, open, current: None, hint: None, left, missing: None }
     }
 
     /// Makes table `at` the current one; outside the range there is none.
@@ -125,6 +127,7 @@ where
     }
 
     /// The table in which a positioning begins.
+    #[inline(always)]
     fn table_for(&self, to: Target<'_>) -> Result<Option<usize>> {
         match to {
             Target::First => Ok(Some(self.range.start)),
@@ -148,26 +151,27 @@ where
         }
     }
 
-    /// Positions the table in which the way begins with `step`, and goes on from there, unless that step
-    /// names a block that has to come first.
-    fn go(
-        &mut self,
-        to: Target<'_>,
-        step: impl FnOnce(&mut I) -> Result<Option<Missing>>,
-    ) -> Result<Option<Missing>> {
-        let mut missing = None;
-        self.guarded(|this| {
-            let at = this.table_for(to)?;
-            if let Some(iter) = this.enter(at)? {
-                missing = step(iter)?;
-            }
-            match to {
-                _ if missing.is_some() => Ok(()),
-                Target::First | Target::AtOrAfter(_) => this.skip_forward(),
-                Target::Last | Target::AtOrBefore(_) => this.skip_backward(),
-            }
-        })?;
-        Ok(missing)
+    /// Positions the table in which the way begins with `step`, and goes on from there.
+    #[inline(always)]
+    fn go(&mut self, to: Target<'_>, step: impl FnOnce(&mut I) -> Result<()>) -> Result<()> {
+        let at = self.table_for(to)?;
+        if let Some(iter) = self.enter(at)? {
+            step(iter)?;
+        }
+        match to {
+            Target::First | Target::AtOrAfter(_) => self.skip_forward(),
+            Target::Last | Target::AtOrBefore(_) => self.skip_backward(),
+        }
+    }
+
+    /// After a positioning that was tried and failed: if it is for a block, the table stays open, to be
+    /// given that; it is not valid.
+    #[cold]
+    fn leave_unless_missing(&mut self) {
+        self.missing = self.current.as_mut().and_then(|(_, iter)| iter.missing());
+        if self.missing.is_none() {
+            self.leave();
+        }
     }
 
     fn starts_at_or_before(&self, at: Option<usize>, key: &[u8]) -> bool {
@@ -194,27 +198,27 @@ where
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.position(Target::First)
+        self.guarded(|this| this.go(Target::First, I::seek_to_first))
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.position(Target::Last)
+        self.guarded(|this| this.go(Target::Last, I::seek_to_last))
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        self.position(Target::AtOrAfter(target))
+        self.guarded(|this| this.go(Target::AtOrAfter(target), |iter| iter.seek(target)))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        self.position(Target::AtOrBefore(target))
+        self.guarded(|this| this.go(Target::AtOrBefore(target), |iter| iter.seek_for_prev(target)))
     }
 
-    fn position(&mut self, to: Target<'_>) -> Result<()> {
-        self.go(to, |iter| iter.position(to).map(|()| None)).map(|_| ())
+    fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
+        self.go(*to, |iter| iter.try_position(to)).inspect_err(|_| self.leave_unless_missing())
     }
 
-    fn try_position(&mut self, to: Target<'_>) -> Result<Option<Missing>> {
-        self.go(to, |iter| iter.try_position(to))
+    fn missing(&mut self) -> Option<Missing> {
+        self.missing.take()
     }
 
     fn hand(&mut self, at: usize, block: Block) {

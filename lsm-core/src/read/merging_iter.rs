@@ -21,8 +21,9 @@
 //! backward, so that most comparisons are one of two numbers and touch no child. (8 bytes are too
 //! few here: neighbours in a merge often share them, as `user0001` and the like do.)
 //!
-//! A positioning may find the first blocks of several children missing in memory: those that a user's scan
-//! begins with are then read together (`Together`). Once positioned, each child reads by itself.
+//! A positioning of a user's scan may find blocks of several children missing in memory: each child is
+//! positioned in the ordinary way until one meets such a block, and from there on theirs are collected, read
+//! together and handed to them (`position_together`). Once positioned, each child reads by itself.
 //!
 //! INVARIANTS
 //! - Order is (internal key, child index); going backward it is the exact mirror, so that entries
@@ -44,7 +45,7 @@ use crate::key::{Comparator, user_key};
 use crate::prefix::PrefixHint;
 use crate::range_del::scan::{Hidden, RangeStats, ScanCover};
 use crate::read::internal::{InternalIter, Target};
-use crate::table::{Fetcher, Missing, ReadStats};
+use crate::table::{Fetcher, ReadStats};
 use crate::{Error, ErrorKind, Result, Slice};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,42 +90,14 @@ pub struct MergingIter<I> {
     /// Range tombstones of the children, if they have some.
     cover: Option<Box<ScanCover>>,
     /// How blocks of several children are read together, if they are.
-    together: Option<Box<Together>>,
+    together: Option<Together>,
 }
 
-/// Reads the blocks that positionings begin with.
+/// Reads blocks of several children together.
 struct Together {
     fetcher: Fetcher,
-    stats: ReadStats,
-    /// Children that wait for a block, and the blocks; kept to spare allocations.
-    late: Vec<usize>,
-    wanted: Vec<Missing>,
-}
-
-impl Together {
-    /// Positions the children; the blocks for which that would have to read are read all at once.
-    fn position<I: InternalIter>(&mut self, children: &mut [I], to: Target<'_>) -> Result<()> {
-        self.late.clear();
-        self.wanted.clear();
-        for (at, child) in children.iter_mut().enumerate() {
-            if let Some(missing) = child.try_position(to)? {
-                self.late.push(at);
-                self.wanted.push(missing);
-            }
-        }
-        if self.late.len() > 1 {
-            let blocks = self.fetcher.fetch(&self.wanted, &mut self.stats);
-            for ((child, missing), block) in self.late.iter().zip(&self.wanted).zip(blocks) {
-                // One that could not be read the child will read itself, and say why not.
-                if let Ok(block) = block {
-                    children[*child].hand(missing.at, block);
-                }
-            }
-        }
-        // Holds no table open longer than needed.
-        self.wanted.clear();
-        self.late.iter().try_for_each(|child| children[*child].position(to))
-    }
+    /// Made for the first of them.
+    stats: Option<Box<ReadStats>>,
 }
 
 impl<I: InternalIter> MergingIter<I> {
@@ -149,8 +122,7 @@ impl<I: InternalIter> MergingIter<I> {
     /// The same merge; where a positioning needs blocks of several children that are not in memory, it
     /// reads them together.
     pub(crate) fn reading_together(mut self, fetcher: Fetcher) -> MergingIter<I> {
-        let (stats, late, wanted) = (ReadStats::default(), Vec::new(), Vec::new());
-        self.together = Some(Box::new(Together { fetcher, stats, late, wanted }));
+        self.together = Some(Together { fetcher, stats: None });
         self
     }
 
@@ -265,12 +237,46 @@ impl<I: InternalIter> MergingIter<I> {
     fn go(&mut self, direction: Direction, to: Target<'_>) -> Result<()> {
         self.valid = false;
         self.direction = direction;
-        match &mut self.together {
-            Some(together) => together.position(&mut self.children, to)?,
-            None => self.children.iter_mut().try_for_each(|child| child.position(to))?,
+        if self.together.is_none() {
+            self.children.iter_mut().try_for_each(|child| child.position(&to))?;
+        } else {
+            for at in 0..self.children.len() {
+                if let Err(stop) = self.children[at].try_position(&to) {
+                    self.position_together(at, stop, &to)?;
+                    break;
+                }
+            }
         }
         self.build();
         self.pass_hidden()
+    }
+
+    /// Positions the children from `first` on, whose trial ended with `stop`. The blocks that they have to
+    /// read for it are read all at once; one alone its child reads by itself.
+    #[cold]
+    fn position_together(&mut self, first: usize, stop: Error, to: &Target<'_>) -> Result<()> {
+        let (mut late, mut wanted) = (Vec::new(), Vec::new());
+        let mut tried = Err(stop);
+        for at in first..self.children.len() {
+            let child = &mut self.children[at];
+            if at > first {
+                tried = child.try_position(to);
+            }
+            if let Err(error) = std::mem::replace(&mut tried, Ok(())) {
+                wanted.push(child.missing().ok_or(error)?);
+                late.push(at);
+            }
+        }
+        if let Some(together) = self.together.as_mut().filter(|_| late.len() > 1) {
+            let blocks = together.fetcher.fetch(&wanted, together.stats.get_or_insert_default());
+            for ((child, missing), block) in late.iter().zip(&wanted).zip(blocks) {
+                // One that could not be read the child will read itself, and say why not.
+                if let Ok(block) = block {
+                    self.children[*child].hand(missing.at, block);
+                }
+            }
+        }
+        late.iter().try_for_each(|child| self.children[*child].position(to))
     }
 
     /// Passes over what range tombstones hide, in the present direction.
@@ -453,7 +459,7 @@ impl<I: InternalIter> InternalIter for MergingIter<I> {
     fn add_stats(&self, to: &mut ReadStats) {
         self.children.iter().for_each(|child| child.add_stats(to));
         if let Some(together) = &self.together {
-            to.add(&together.stats);
+            together.stats.iter().for_each(|stats| to.add(stats));
         }
     }
 }

@@ -31,7 +31,7 @@ use dialsm_io::Nanos;
 use crate::callback::{Watch, sorted_by};
 use crate::engine::Engine;
 use crate::options::ReadOptions;
-use crate::read::get::{self, Access, Ask, Lookup, ReadContext, Step};
+use crate::read::get::{self, Access, Ask, Lookup, ReadContext, Stop, Walked};
 use crate::table::{Block, Fetcher, Found, Missing, ReadStats, TableReader};
 use crate::tree::{Tree, TreeView};
 use crate::types::{FileNumber, SeqNo};
@@ -110,14 +110,14 @@ impl Batch<'_> {
         lookup: &mut Lookup,
         context: &mut ReadContext,
     ) -> Option<Missing> {
-        let step = match ask.engine.check_deadline(self.deadline) {
+        let walked = match ask.engine.check_deadline(self.deadline) {
             Ok(()) => get::walk(ask, self.keys[at], lookup, context, &mut self.access),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         };
-        match step {
-            Ok(Step::End(value)) => self.values[at] = value,
-            Ok(Step::Waits(missing)) => return Some(missing),
-            Err(error) => self.fail(at, error),
+        match walked {
+            Ok(value) => self.values[at] = value,
+            Err(Stop::Waits(missing)) => return Some(missing),
+            Err(Stop::Failed(error)) => self.fail(at, error),
         }
         None
     }
@@ -201,18 +201,18 @@ impl Access for Remembering {
         key: &[u8],
         seqno: SeqNo,
         stats: &mut ReadStats,
-    ) -> Result<std::result::Result<Option<Found>, Missing>> {
+    ) -> Walked<Option<Found>, Missing> {
         let block = match self.handed.take() {
             Some((_, block)) => block,
             None => {
-                let Some(at) = reader.locate(key, seqno, stats) else { return Ok(Ok(None)) };
+                let Some(at) = reader.locate(key, seqno, stats) else { return Ok(None) };
                 let Some(block) = reader.cached_block(at) else {
-                    return Ok(Err(Missing { table: reader.clone(), at }));
+                    return Err(Stop::Waits(Missing { table: reader.clone(), at }));
                 };
                 stats.block_cache_hits += 1;
                 block
             }
         };
-        reader.find_in(block, key, seqno).map(Ok)
+        Ok(reader.find_in(block, key, seqno)?)
     }
 }

@@ -374,6 +374,7 @@ impl Block {
     }
 
     /// The value of a hit: the block itself where the value is long.
+    #[inline(always)]
     pub(crate) fn into_value(self, hit: &Hit) -> Slice {
         let value = &self.values()[hit.value.clone()];
         if value.len() <= 30 {

@@ -9,8 +9,9 @@
 //! it, compressed ones are unpacked into one buffer used again and again. Chunks never enter the
 //! block cache: a scan larger than the cache would only wash it out.
 //!
-//! A positioning may be tried first ([`InternalIter::try_position`]): if its first block is not in memory,
-//! whoever positions many cursors reads the blocks of all of them together, and hands them over.
+//! A positioning may be tried first ([`InternalIter::try_position`]): it goes the ordinary way, and leaves
+//! off at a block that would have to be read by itself. Whoever positions many cursors reads the blocks of
+//! all of them together, hands them over, and positions again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,17 +40,14 @@ pub struct TableIter {
     at: usize,
     ahead: Ahead,
     stats: ReadStats,
-    /// A block that was looked up or read beforehand, for the positioning that follows.
-    handed: Option<Handed>,
+    /// A block that somebody has read for the positioning that follows, and its number.
+    handed: Option<Box<(usize, Block)>>,
+    /// A positioning is being tried.
+    is_trial: bool,
+    /// The last trial left off at the block before `ahead.expected`.
+    is_missing: bool,
     /// Only keys with some prefix are wanted, and the filter says that there are none.
     lacks: bool,
-}
-
-/// See [`InternalIter::hand`].
-struct Handed {
-    at: usize,
-    block: Block,
-    from_cache: bool,
 }
 
 /// The chunk read ahead, and when to read the next.
@@ -78,7 +76,8 @@ impl TableIter {
             unpack: None,
         };
         let (cursor, stats) = (BlockCursor::default(), ReadStats::default());
-        TableIter { table, spec, cursor, at, ahead, stats, handed: None, lacks: false }
+        let (handed, is_trial, is_missing) = (None, false, false);
+        TableIter { table, spec, cursor, at, ahead, stats, handed, is_trial, is_missing, lacks: false }
     }
 
     /// What this cursor has read so far.
@@ -111,28 +110,36 @@ impl TableIter {
         if self.ahead.blocks.contains(&i) {
             return self.cut_out(i);
         }
-        let eager = self.is_eager();
-        let mut handed = None;
-        match self.handed.take() {
-            Some(h) if h.at == i && h.from_cache => {
-                self.stats.block_cache_hits += 1;
-                return Ok(h.block);
-            }
-            Some(h) if h.at == i => handed = Some(h.block),
-            _ => {
-                if !eager && let Some(block) = self.table.cached_block(i) {
-                    self.stats.block_cache_hits += 1;
-                    return Ok(block);
-                }
-            }
-        }
-        if !in_order {
-            (self.ahead.in_order, self.ahead.next_bytes) = (0, self.spec.readahead_max.min(READAHEAD_START));
-        }
-        self.ahead.in_order += 1;
-        if let Some(block) = handed {
+        let eager = self.spec.readahead_max > READAHEAD_BYTES;
+        if !eager
+            && self.handed.is_none()
+            && let Some(block) = self.table.cached_block(i)
+        {
+            self.stats.block_cache_hits += 1;
             return Ok(block);
         }
+        self.load_missing(i, in_order, eager)
+    }
+
+    /// Block `i`, for which the cache was not asked or does not have it. Out of the way of those that it has.
+    #[inline(never)]
+    fn load_missing(&mut self, i: usize, in_order: bool, eager: bool) -> Result<Block> {
+        if let Some(handed) = self.handed.take_if(|handed| handed.0 == i) {
+            self.note_missed(in_order);
+            return Ok(handed.1);
+        }
+        if !eager
+            && self.handed.is_some()
+            && let Some(block) = self.table.cached_block(i)
+        {
+            self.stats.block_cache_hits += 1;
+            return Ok(block);
+        }
+        // Going on in order is what reading ahead is for.
+        if self.is_trial && !eager && !in_order {
+            return Err(self.leave_off());
+        }
+        self.note_missed(in_order);
         if self.spec.readahead_max > 0 && (eager || self.ahead.in_order > IN_ORDER_MIN) {
             self.read_ahead(i, eager)?;
             return self.cut_out(i);
@@ -141,9 +148,18 @@ impl TableIter {
         self.table.block_from_file(self.table.index.handle(i), &spec, &mut self.stats)
     }
 
-    /// Whether chunks are read from the first block on, without a look into the cache.
-    fn is_eager(&self) -> bool {
-        self.spec.readahead_max > READAHEAD_BYTES
+    fn note_missed(&mut self, in_order: bool) {
+        if !in_order {
+            (self.ahead.in_order, self.ahead.next_bytes) = (0, self.spec.readahead_max.min(READAHEAD_START));
+        }
+        self.ahead.in_order += 1;
+    }
+
+    /// The error of a trial that leaves off at a block, for who tries; nobody else sees it.
+    #[cold]
+    fn leave_off(&mut self) -> Error {
+        self.is_missing = true;
+        Error::new(ErrorKind::Internal, "a positioning that was only tried needs a block")
     }
 
     /// Reads the chunk that starts with block `i`.
@@ -233,19 +249,8 @@ impl TableIter {
     }
 
     fn seek_inner(&mut self, target: &[u8]) -> Result<()> {
-        let i = self.block_of(target);
-        self.seek_from(i, target)
-    }
-
-    /// The block in which a seek begins; the number of blocks if the target is behind all.
-    fn block_of(&self, target: &[u8]) -> usize {
         let (user, trailer) = (key::user_key(target), key::trailer_of(target));
-        self.table.index.seek(&self.table.comparator, user, trailer)
-    }
-
-    /// To the first entry at or after the target, for which the index says block `i`.
-    fn seek_from(&mut self, i: usize, target: &[u8]) -> Result<()> {
-        let (user, trailer) = (key::user_key(target), key::trailer_of(target));
+        let i = self.table.index.seek(&self.table.comparator, user, trailer);
         if i == self.table.index.len() {
             self.forget();
             return Ok(());
@@ -259,29 +264,6 @@ impl TableIter {
         }
         // The target lies between the last key of the block and its separator.
         self.first_from(i + 1)
-    }
-
-    /// To the last entry at or before the target, for which the index says block `i`.
-    fn seek_back_from(&mut self, i: usize, target: &[u8]) -> Result<()> {
-        self.seek_from(i, target)?;
-        if !self.cursor.valid() {
-            return self.last_before(self.table.index.len());
-        }
-        match self.table.comparator.compare_internal(self.cursor.key(), target).is_eq() {
-            true => Ok(()),
-            false => self.prev_inner(),
-        }
-    }
-
-    /// Takes block `i` out of the cache, for the positioning that comes next; `false` if it has to be
-    /// read for it.
-    fn is_at_hand(&mut self, i: usize) -> bool {
-        if (self.at == i && self.cursor.valid()) || self.ahead.blocks.contains(&i) {
-            return true;
-        }
-        let found = self.table.cached_block(i);
-        self.handed = found.map(|block| Handed { at: i, block, from_cache: true });
-        self.handed.is_some()
     }
 
     fn prev_inner(&mut self) -> Result<()> {
@@ -322,47 +304,31 @@ impl InternalIter for TableIter {
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         check_target(target)?;
         self.positioned(|it| {
-            let i = it.block_of(target);
-            it.seek_back_from(i, target)
+            it.seek_inner(target)?;
+            if !it.cursor.valid() {
+                return it.last_before(it.table.index.len());
+            }
+            match it.table.comparator.compare_internal(it.cursor.key(), target).is_eq() {
+                true => Ok(()),
+                false => it.prev_inner(),
+            }
         })
     }
 
-    fn try_position(&mut self, to: Target<'_>) -> Result<Option<Missing>> {
-        if let Target::AtOrAfter(target) | Target::AtOrBefore(target) = to {
-            check_target(target)?;
-        }
-        let last = self.table.index.len().checked_sub(1);
-        let Some(last) = last.filter(|_| !self.lacks && !self.is_eager()) else {
-            return self.position(to).map(|()| None);
-        };
-        let i = match to {
-            Target::First => 0,
-            Target::Last => last,
-            Target::AtOrAfter(target) | Target::AtOrBefore(target) => self.block_of(target),
-        };
-        let first_read = match to {
-            // Behind all blocks lies nothing, and before that the last one.
-            Target::AtOrAfter(_) if i > last => None,
-            _ => Some(i.min(last)),
-        };
-        // Going on in order is what reading ahead is for.
-        if let Some(at) = first_read.filter(|at| *at != self.ahead.expected)
-            && !self.is_at_hand(at)
-        {
-            self.forget();
-            return Ok(Some(Missing { table: self.table.clone(), at }));
-        }
-        self.guarded(|it| match to {
-            Target::First => it.first_from(0),
-            Target::Last => it.last_before(last + 1),
-            Target::AtOrAfter(target) => it.seek_from(i, target),
-            Target::AtOrBefore(target) => it.seek_back_from(i, target),
-        })?;
-        Ok(None)
+    fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
+        self.is_trial = true;
+        let tried = self.position(to);
+        self.is_trial = false;
+        tried
+    }
+
+    fn missing(&mut self) -> Option<Missing> {
+        let left_off = std::mem::take(&mut self.is_missing);
+        left_off.then(|| Missing { table: self.table.clone(), at: self.ahead.expected - 1 })
     }
 
     fn hand(&mut self, at: usize, block: Block) {
-        self.handed = Some(Handed { at, block, from_cache: false });
+        self.handed = Some(Box::new((at, block)));
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
 use crate::env::Fork;
@@ -10,6 +11,7 @@ use crate::env::sim::SimEnv;
 use crate::error::ErrorKind;
 use crate::fs::sim::{CrashPolicy, SimFs};
 use crate::fs::{Access, Advice, File, Fs};
+use crate::ring::kernel::{Echo, try_out};
 use crate::ring::pool::Workers;
 use crate::ring::task::Front;
 use crate::ring::{BUF_ALIGN, Buf, IoOp, IoTicket, is_aligned};
@@ -226,6 +228,46 @@ fn survivors(fs: &SimFs, path: &Path) -> Vec<u8> {
     let mut held = vec![0; file.len().unwrap() as usize];
     file.read_at(&mut held, 0).unwrap();
     held
+}
+
+/// Kernels that are tried out: when the no-op comes back, if ever, and how often that was looked for.
+struct Echoing {
+    refuses: Option<i32>,
+    comes_back_at: Option<u32>,
+    sent: u32,
+    looks: u32,
+}
+
+impl Echo for Echoing {
+    fn send(&mut self) -> io::Result<()> {
+        self.sent += 1;
+        self.refuses.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
+    }
+
+    fn has_come_back(&mut self, within: Duration) -> bool {
+        assert!(within > Duration::ZERO && within < Duration::from_secs(1), "{within:?}");
+        self.looks += 1;
+        self.comes_back_at.is_some_and(|at| self.looks > at)
+    }
+}
+
+/// Under some monitors and emulators a kernel takes operations and never ends them: it is found out
+/// before anything is entrusted to it, by waits that end.
+#[test]
+fn a_kernel_that_never_ends_a_no_op_is_refused() {
+    let kernel = |refuses, comes_back_at| Echoing { refuses, comes_back_at, sent: 0, looks: 0 };
+    let mut never = kernel(None, None);
+    let error = try_out(&mut never).unwrap_err();
+    assert_eq!((error.kind(), never.sent, never.looks), (io::ErrorKind::TimedOut, 1, 10));
+    assert!(error.to_string().contains("no-op"), "{error}");
+    for at in [0, 1, 9] {
+        let mut late = kernel(None, Some(at));
+        try_out(&mut late).unwrap();
+        assert_eq!((late.sent, late.looks), (1, at + 1));
+    }
+    let mut refusing = kernel(Some(libc::EPERM), Some(0));
+    let error = try_out(&mut refusing).unwrap_err();
+    assert_eq!((error.raw_os_error(), refusing.looks), (Some(libc::EPERM), 0));
 }
 
 /// One write with its sync at a time, then a power cut: the whole write is there whenever the
