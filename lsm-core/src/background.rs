@@ -219,9 +219,18 @@ fn run(engine: &Arc<Engine>, job: Job) {
     }
 }
 
-/// With deferred sync off the job that wrote a table settles it, too.
+/// With deferred sync off the job that wrote a table settles it, too. What a full disk kept it from, the
+/// settler tries again, until it succeeds.
 fn settle_at_once(engine: &Engine) -> Result<()> {
-    if engine.handoff.is_deferred(engine) { Ok(()) } else { engine.versions.settle(engine) }
+    if engine.handoff.is_deferred(engine) {
+        return Ok(());
+    }
+    let settled = engine.versions.settle(engine);
+    if settled.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+        engine.handoff.wake.notify();
+        return Ok(());
+    }
+    settled
 }
 
 /// Latches or lifts what a job met.

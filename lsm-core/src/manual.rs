@@ -167,7 +167,7 @@ enum Picked {
 /// Waits until what is live of the tree now is durable.
 fn wait_until_settled(engine: &Engine, tree: &Tree) -> Result<()> {
     if !engine.handoff.is_deferred(engine) {
-        engine.versions.settle(engine)?;
+        engine.versions.settle(engine).inspect_err(|_| engine.handoff.wake.notify())?;
     }
     let Some(last) = engine.versions.last_unsettled(tree.id) else { return Ok(()) };
     loop {
