@@ -35,7 +35,7 @@ fn options_of(seed: u64, deferred_sync: bool) -> Options {
     Options {
         deferred_sync,
         use_io_uring: seed % 4 < 2,
-        direct_writes: seed % 3 == 0,
+        direct_writes: seed.is_multiple_of(3),
         log_recycle_max: if seed % 5 < 3 { 2 } else { 0 },
         subcompactions_max: 1 + seed as usize % 3,
         ..tiny()
