@@ -59,6 +59,9 @@ pub struct LimiterOptions {
     /// A latency within this much of its floor is good whatever the percentages say, and one within
     /// twice as much has not risen: schedulers make as much by themselves. Nanoseconds; 2 ms.
     pub noise: Nanos,
+    /// A latency above this has risen whatever its floor is: on a slow disk what is more urgent waits behind
+    /// all that is under way. Nanoseconds; none by default.
+    pub latency_max: Nanos,
     /// How long a latency is remembered as the floor, once to twice. Nanoseconds; 30 s by default.
     pub floor_memory: Nanos,
     /// After so many grants to others in a row a class that waits has its turn; at least 1, 10 by
@@ -79,6 +82,7 @@ impl Default for LimiterOptions {
             bad_percent: 400,
             decrease_percent: 70,
             noise: 2_000_000,
+            latency_max: Nanos::MAX,
             floor_memory: 30_000_000_000,
             lower_every: 10,
             user_bytes_per_second: None,
@@ -348,6 +352,7 @@ impl Control {
         let near = share(self.options.good_percent).max(floor.saturating_add(self.options.noise));
         let risen =
             share(self.options.bad_percent).max(floor.saturating_add(2 * self.options.noise)).max(near);
+        let (risen, near) = (risen.min(self.options.latency_max), near.min(self.options.latency_max));
         let stats = &mut self.stats;
         if latency > risen {
             if self.last_cut.is_some_and(|cut| begun <= cut) {

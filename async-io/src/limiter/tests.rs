@@ -297,3 +297,16 @@ fn options_out_of_range_are_all_named() {
     assert!(limiter.set_user_rate(Some(0)).is_err());
     limiter.set_user_rate(Some(5)).unwrap();
 }
+
+/// A disk that was never fast: its latencies rise against no floor, and urgent things wait behind them all
+/// the same.
+#[test]
+fn a_latency_above_the_absolute_bound_has_risen() {
+    let at = |latency_max| {
+        let options = LimiterOptions { latency_max, ..options() };
+        let (mut control, mut now) = (Control::new(options, 0), 0);
+        *feed(&mut control, &mut now, 2 * MIB, 1000).last().expect("fed")
+    };
+    assert!(at(Nanos::MAX) > 8 * MIB, "as slow as it ever was");
+    assert_eq!(at(100_000_000), 2 * MIB, "half a second for each piece");
+}

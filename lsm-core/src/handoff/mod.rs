@@ -52,6 +52,9 @@ const WINDOW_TABLES_MIN: u64 = 2;
 /// tables are synced together.
 const LATENCY_NOISE: Nanos = 50_000_000;
 
+/// A flush may have to wait behind what is under way; for longer than this it should not.
+const LATENCY_MAX: Nanos = 500_000_000;
+
 /// How long one who waits for the limiter looks for nothing else.
 const LIMITER_LOOK: Nanos = 5_000_000;
 
@@ -139,6 +142,7 @@ impl Handoff {
             // Bytes come back when a table is durable, so below two of them one waits for the other.
             floor_bytes: (WINDOW_TABLES_MIN * options.table_bytes).clamp(4 << 20, ceiling_bytes),
             noise: LATENCY_NOISE,
+            latency_max: LATENCY_MAX,
             user_bytes_per_second: (rate > 0).then_some(rate),
             ..LimiterOptions::default()
         };
