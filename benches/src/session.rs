@@ -465,7 +465,7 @@ mod tests {
             stall_count: Some(count),
             stall_seconds: Some(seconds),
             by_cause: BTreeMap::from([("memtable_stop".to_owned(), cause(count, None))]),
-            redirected: None,
+            ..EngineStats::default()
         };
         let account = crate::record::account(Vec::new(), 0);
         let stall = stall(&account, &stats(3, 0.5), &stats(10, 2.0));
