@@ -216,6 +216,39 @@ mod tests {
     }
 
     #[test]
+    fn a_variant_runs_under_its_own_options() {
+        let usable = real_engines();
+        for (word, shown) in [
+            ("lsm-core:deferred_sync=false", "deferred_sync = false"),
+            ("lsm-core:write_buffer_bytes=2M", "write_buffer_bytes = 2M"),
+            ("rocksdb:write_buffer_size=2097152", "write_buffer_size=2097152"),
+        ] {
+            if !usable.contains(&word.split(':').next().unwrap()) {
+                continue;
+            }
+            let dir = TempDir::new().unwrap();
+            check(word).unwrap();
+            probe(word, &small()).unwrap();
+            let engine = open(word, &dir.path().join("db"), &small()).unwrap();
+            assert!(engine.options_text().contains(shown), "{word}: {}", engine.options_text());
+            engine.put(b"key", b"value", WriteOpts::default()).unwrap();
+            engine.flush().unwrap();
+            if word == "lsm-core:deferred_sync=false" {
+                let flushed = engine.stats().unwrap().background;
+                assert!(
+                    flushed.flush_sync_seconds.unwrap() > 0.0,
+                    "a flush that waits for its sync counts it"
+                );
+            }
+            assert_eq!(get(engine.as_ref(), b"key").as_deref(), Some(&b"value"[..]));
+            engine.close().unwrap();
+        }
+        if usable.contains(&"rocksdb") {
+            assert!(probe("rocksdb:no_such_option=1", &small()).is_err());
+        }
+    }
+
+    #[test]
     fn an_engine_says_why_it_cannot_be_opened() {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("file");
