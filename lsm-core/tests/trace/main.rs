@@ -47,7 +47,7 @@ fn acknowledgements_names_and_unlinks_come_in_a_safe_order() {
     for deferred in [true, false] {
         let (mut total, mut redone) = (Checked::default(), 0);
         for seed in 0..12 {
-            let load = Load { failing_syncs: deferred && seed % 2 == 0, ..Load::usual(seed) };
+            let load = Load { failing_syncs: deferred && seed.is_multiple_of(2), ..Load::usual(seed) };
             let run = drive::run(&load, &options_of(seed, deferred));
             check(&run.events, &run.batches, &mut total);
             redone += run.counters.tables_redone;
@@ -74,7 +74,7 @@ fn acknowledgements_names_and_unlinks_come_in_a_safe_order() {
 fn acknowledgements_names_and_unlinks_come_in_a_safe_order_with_one_keyspace() {
     let mut total = Checked::default();
     for seed in 0..14 {
-        let options = options_of(seed, seed % 2 == 0);
+        let options = options_of(seed, seed.is_multiple_of(2));
         let env = SimEnv::new(seed);
         let machine = Machine::new(&env, env.sim_fs().clone(), &options, Model::new());
         machine.tap.keep_events();
