@@ -50,6 +50,7 @@ fn documents_name_files_and_tests_that_exist() {
         "docs/ARCHITECTURE.md",
         "docs/BENCHMARKS.md",
         "docs/field-cases.md",
+        "docs/protocol-holes.md",
         "docs/formats/README.md",
     ] {
         let path = root().join(document);

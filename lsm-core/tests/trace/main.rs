@@ -36,6 +36,7 @@ fn options_of(seed: u64, deferred_sync: bool) -> Options {
         deferred_sync,
         use_io_uring: seed % 4 < 2,
         direct_writes: seed.is_multiple_of(3),
+        asynchronous_writes: seed.is_multiple_of(3),
         log_recycle_max: if seed % 5 < 3 { 2 } else { 0 },
         subcompactions_max: 1 + seed as usize % 3,
         ..tiny()
@@ -46,7 +47,7 @@ fn options_of(seed: u64, deferred_sync: bool) -> Options {
 fn acknowledgements_names_and_unlinks_come_in_a_safe_order() {
     for deferred in [true, false] {
         let (mut total, mut redone) = (Checked::default(), 0);
-        for seed in 0..12 {
+        for seed in 0..12u64 {
             let load = Load { failing_syncs: deferred && seed.is_multiple_of(2), ..Load::usual(seed) };
             let run = drive::run(&load, &options_of(seed, deferred));
             check(&run.events, &run.batches, &mut total);
