@@ -46,7 +46,7 @@ fn options_of(seed: u64, deferred_sync: bool) -> Options {
 fn acknowledgements_names_and_unlinks_come_in_a_safe_order() {
     for deferred in [true, false] {
         let (mut total, mut redone) = (Checked::default(), 0);
-        for seed in 0..12 {
+        for seed in 0..12u64 {
             let load = Load { failing_syncs: deferred && seed.is_multiple_of(2), ..Load::usual(seed) };
             let run = drive::run(&load, &options_of(seed, deferred));
             check(&run.events, &run.batches, &mut total);
@@ -73,7 +73,7 @@ fn acknowledgements_names_and_unlinks_come_in_a_safe_order() {
 #[test]
 fn acknowledgements_names_and_unlinks_come_in_a_safe_order_with_one_keyspace() {
     let mut total = Checked::default();
-    for seed in 0..14 {
+    for seed in 0..14u64 {
         let options = options_of(seed, seed.is_multiple_of(2));
         let env = SimEnv::new(seed);
         let machine = Machine::new(&env, env.sim_fs().clone(), &options, Model::new());

@@ -88,7 +88,7 @@ fn large(options: &Options) -> (Load, Options) {
 
 fn look(deferred: bool) -> Seen {
     let mut seen = Seen::default();
-    for seed in 100..110 {
+    for seed in 100..110u64 {
         let load = Load { failing_syncs: deferred && seed.is_multiple_of(4), ..Load::usual(seed) };
         seen.add(&drive::run(&load, &options_of(seed, deferred)));
     }
