@@ -74,7 +74,7 @@ fn acknowledgements_names_and_unlinks_come_in_a_safe_order() {
 #[test]
 fn acknowledgements_names_and_unlinks_come_in_a_safe_order_with_one_keyspace() {
     let mut total = Checked::default();
-    for seed in 0..14 {
+    for seed in 0..14u64 {
         let options = options_of(seed, seed.is_multiple_of(2));
         let env = SimEnv::new(seed);
         let machine = Machine::new(&env, env.sim_fs().clone(), &options, Model::new());
