@@ -126,7 +126,7 @@ impl Tree {
     }
 
     /// The first entry at or after the target; no place, for who needs none.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lookup(&self, target: &Target<'_>) -> Option<EntryRef<'_>> {
         loop {
             let (leaf, version) = self.find_leaf(target, Bound::UpTo);

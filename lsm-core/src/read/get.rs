@@ -383,6 +383,7 @@ fn same_key(order: &Comparator, internal: &[u8], key: &[u8]) -> bool {
 }
 
 /// What an entry of this kind says to a reader.
+#[inline(always)]
 fn value_of(kind: u8, value: impl FnOnce() -> Slice) -> Result<Option<Slice>> {
     match Kind::from_u8(kind) {
         Some(Kind::Put) => Ok(Some(value())),

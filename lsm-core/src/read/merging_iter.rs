@@ -234,6 +234,7 @@ impl<I: InternalIter> MergingIter<I> {
     }
 
     /// Positions every child, then the tree.
+    #[inline(always)]
     fn go(&mut self, direction: Direction, to: Target<'_>) -> Result<()> {
         self.valid = false;
         self.direction = direction;
