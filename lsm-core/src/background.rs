@@ -222,7 +222,8 @@ fn run(engine: &Arc<Engine>, job: Job) {
 /// With deferred sync off the job that wrote a table settles it, too. What a full disk kept it from, the
 /// settler tries again, until it succeeds.
 fn settle_at_once(engine: &Engine) -> Result<()> {
-    if engine.handoff.is_deferred(engine) {
+    // After a lasting error, say of the directory's sync by another job, nothing is named any more.
+    if engine.handoff.is_deferred(engine) || engine.error.is_lasting() {
         return Ok(());
     }
     let settled = engine.versions.settle(engine);
@@ -269,16 +270,27 @@ fn flush_first(engine: &Arc<Engine>) {
 }
 
 fn next_job(engine: &Arc<Engine>) -> Option<Job> {
+    let mut state = engine.scheduler.state.lock();
     if engine.error.is_lasting() || engine.closing.load(Ordering::Acquire) {
+        // Or a time that has passed would keep workers from waiting.
+        state.retry_at = None;
         return None;
     }
-    let mut state = engine.scheduler.state.lock();
-    if let Some(at) = state.retry_at {
-        if engine.env.now() < at {
-            return None;
-        }
-        state.retry_at = None;
+    let is_retry = state.retry_at.is_some();
+    if state.retry_at.is_some_and(|at| engine.env.now() < at) {
+        return None;
     }
+    state.retry_at = None;
+    let job = find_job(engine, &mut state);
+    let is_at_rest = job.is_none() && state.running_flushes == 0 && state.running_compactions == 0;
+    if is_retry && is_at_rest && !engine.handoff.is_to_retry() {
+        // What met the full disk went with its keyspace: nobody's success would lift the error.
+        engine.error.lift_passing();
+    }
+    job
+}
+
+fn find_job(engine: &Arc<Engine>, state: &mut State) -> Option<Job> {
     if let Some(redo) = engine.handoff.next_redo() {
         return Some(Job::Redo(redo));
     }
@@ -348,6 +360,10 @@ fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option
     let watch = Watch::begin(&tree.comparator);
     let Some(plan) = may_compact(tree, &state) else { return Ok(None) };
     watch.check()?;
+    if plan.is_suspect() {
+        // The reaper is about to claim it. It never could if we took it again and again.
+        return Ok(None);
+    }
     let Ok(reserved) = reserve(engine, &plan) else { return Ok(None) };
     plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
     state.compactions_running += 1;

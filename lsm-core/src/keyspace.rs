@@ -198,6 +198,7 @@ pub(crate) fn drop_keyspace(engine: &Arc<Engine>, tree: &Arc<Tree>) -> Result<()
     engine.wake_writers();
     let result = engine.versions.drop_keyspace(engine, tree, last);
     // There are files to bury, or a drop to write again.
+    engine.handoff.wake.notify();
     engine.schedule();
     options::live::note_keyspaces(engine);
     result

@@ -130,6 +130,7 @@ fn compact_levels(
             );
             watch.check()?;
             match picked {
+                RangePick::Plan(plan) if plan.is_suspect() => Picked::Busy,
                 RangePick::Plan(plan) => match reserve(engine, &plan) {
                     Ok(reserved) => {
                         plan.claim(engine.next_job.fetch_add(1, Ordering::Relaxed))?;
@@ -150,11 +151,21 @@ fn compact_levels(
             Picked::Plan(plan, reserved) => {
                 let result = job::run(engine, tree, &plan, reserved, options.cancel.as_ref(), true);
                 engine.scheduler.ended.notify();
-                result?;
-                return wait_until_settled(engine, tree);
+                match result {
+                    // An input has to be made again first.
+                    Err(error)
+                        if error.kind() == ErrorKind::Cancelled && !is_unwanted(engine, tree, options) => {}
+                    result => return result.and_then(|()| wait_until_settled(engine, tree)),
+                }
             }
         }
     }
+}
+
+/// Whether a compaction by hand has been given up by somebody.
+fn is_unwanted(engine: &Engine, tree: &Tree, options: &CompactRangeOptions) -> bool {
+    let is_asked = options.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+    is_asked || tree.is_dropped() || engine.closing.load(Ordering::Acquire)
 }
 
 /// What a compaction by hand may do next.
@@ -167,6 +178,9 @@ enum Picked {
 /// Waits until what is live of the tree now is durable.
 fn wait_until_settled(engine: &Engine, tree: &Tree) -> Result<()> {
     if !engine.handoff.is_deferred(engine) {
+        if engine.error.is_lasting() {
+            engine.error.check()?;
+        }
         engine.versions.settle(engine).inspect_err(|_| engine.handoff.wake.notify())?;
     }
     let Some(last) = engine.versions.last_unsettled(tree.id) else { return Ok(()) };

@@ -70,8 +70,19 @@ pub(crate) fn run(
             let (what, waited) = ("a compaction", Counter::CompactionSyncNs);
             engine.handoff.when_written(engine, what, waited, written, move |e, w| done.install(e, w))
         }
-        Err(error) => done.install(engine, Err(error)),
+        Err(error) => {
+            if is_damage(&error) {
+                // What the kernel could not write back it may have dropped before anybody hears of it.
+                plan.files().for_each(|(_, table)| table.wait_synced(engine));
+            }
+            done.install(engine, Err(error))
+        }
     }
+}
+
+/// Whether pages that the kernel has dropped may be behind it; without its first one a table is no table.
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Foreign)
 }
 
 /// A compaction whose outputs are written.
@@ -95,15 +106,16 @@ impl Done {
             state.compactions_running -= 1;
             self.tree.refresh_stall(state);
         }
-        // The inputs of a failed one are free again, and of the outputs of this others may be made.
+        // The inputs of a failed one are free again, and of the outputs of this others may be made; one of
+        // the inputs may be a table that the reaper has to answer for.
         engine.schedule();
-        let is_suspect = self.plan.files().any(|(_, table)| table.is_suspect());
-        installed.map_err(|error| match error.kind() {
-            // Its bytes may be gone with its sync; it is made again, and then this is.
-            ErrorKind::Corruption if is_suspect => cancelled(),
-            _ => error,
-        })?;
         engine.handoff.wake.notify();
+        let is_suspect = self.plan.is_suspect();
+        installed.map_err(|error| match is_suspect && is_damage(&error) {
+            // Its bytes may be gone with its sync; it is made again, and then this is.
+            true => cancelled(),
+            false => error,
+        })?;
         if !self.plan.trivial_move {
             let ns = engine.env.now() - self.started;
             let level = usize::from(self.plan.output_level);

@@ -215,6 +215,11 @@ impl Plan {
         self.files().for_each(|(_, f)| f.release_claim());
     }
 
+    /// Whether the sync of an input failed, so that it has to be made again before it is read.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.files().any(|(_, f)| f.is_suspect())
+    }
+
     /// Whether some input holds clues or redirected entries.
     pub fn has_specials(&self) -> bool {
         self.files().any(|(_, f)| f.meta().specials > 0)

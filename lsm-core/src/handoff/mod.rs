@@ -284,6 +284,11 @@ impl Handoff {
             && state.redos_running == 0
     }
 
+    /// Whether the manifest is to be written again after a full disk.
+    pub(crate) fn is_to_retry(&self) -> bool {
+        self.state.lock().retry_at.is_some()
+    }
+
     /// Tables that are not durable yet.
     pub(crate) fn undurable_tables(&self) -> usize {
         self.state.lock().files.len()

@@ -9,6 +9,7 @@
 //! once it is Durable. The handle that wrote stays open until then: a failed write-back is reported on
 //! no other. What failed has failed for ever; the table is made again under a new number.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -19,6 +20,7 @@ use dialsm_io::{Error, File, Result};
 use parking_lot::Mutex;
 
 use super::Maker;
+use crate::background::panicked;
 use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::types::FileNumber;
@@ -167,8 +169,28 @@ impl NewFile {
 
     /// Goes as far as it can without waiting; true if it got anywhere.
     pub(crate) fn advance(&self, engine: &Engine) -> bool {
-        let Some(mut next) = self.take_stage() else { return false };
-        let before = next.reached();
+        let Some(stage) = self.take_stage() else { return false };
+        let before = stage.reached();
+        // A bug on the way must not leave it busy for ever: closing waits for every table.
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(engine, stage)));
+        let (next, panic) = match stepped {
+            Ok(next) => (next, None),
+            Err(panic) if before == WRITING => (Stage::Broken(panicked()), Some(panic)),
+            Err(panic) => (Stage::Failed(panicked()), Some(panic)),
+        };
+        let reached = next.reached();
+        self.put_stage(next);
+        if reached != before {
+            // Others who came meanwhile went away with nothing.
+            engine.handoff.wake.notify();
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+        reached != before
+    }
+
+    fn step(&self, engine: &Engine, mut next: Stage) -> Stage {
         if let Stage::Writing(landing, permit) = next {
             next = landed(landing, permit);
         }
@@ -178,13 +200,7 @@ impl NewFile {
         if let Stage::Syncing(ticket, file) = next {
             next = self.synced(engine, ticket, file);
         }
-        let reached = next.reached();
-        self.put_stage(next);
-        if reached != before {
-            // Others who came meanwhile went away with nothing.
-            engine.handoff.wake.notify();
-        }
-        reached != before
+        next
     }
 
     fn take_stage(&self) -> Option<Stage> {
@@ -258,10 +274,19 @@ impl NewFile {
 
     /// Waits for its writes. Not for a thread that has merging to do.
     pub(crate) fn wait_written(&self, engine: &Engine) {
+        self.wait_until(engine, NewFile::is_written);
+    }
+
+    /// Waits for the outcome of its sync. Not for the reaper.
+    pub(crate) fn wait_over(&self, engine: &Engine) {
+        self.wait_until(engine, NewFile::is_over);
+    }
+
+    fn wait_until(&self, engine: &Engine, is_so: fn(&NewFile) -> bool) {
         loop {
             let seen = engine.handoff.wake.epoch();
             self.advance(engine);
-            if self.is_written() {
+            if is_so(self) {
                 return;
             }
             engine.handoff.wake.wait(seen, None);

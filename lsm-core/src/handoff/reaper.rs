@@ -76,6 +76,9 @@ fn is_done_with(engine: &Arc<Engine>, file: &Arc<NewFile>) -> bool {
     if !file.is_over() {
         return false;
     }
+    if file.is_failed() {
+        stop_if_directory_failed(engine);
+    }
     if file.is_given_up() || file.write_failure().is_some() {
         Handoff::let_go_of(engine, file);
         return true;
@@ -93,30 +96,43 @@ fn is_done_with(engine: &Arc<Engine>, file: &Arc<NewFile>) -> bool {
     }
 }
 
+/// After a failed sync of the directory nothing made since is sure of its name, the log's segments
+/// included: writes stop, whatever becomes of the table that showed it.
+fn stop_if_directory_failed(engine: &Engine) {
+    if let Some(error) = engine.handoff.durability().and_then(|d| d.failure(&engine.dir))
+        && !engine.error.is_lasting()
+    {
+        engine.error.latch_lasting("the sync of the directory", &error);
+        engine.wake_writers();
+    }
+}
+
 /// A table that is live, or was, could not be synced. False if that can't be answered yet.
 fn answer_failure(engine: &Arc<Engine>, file: &Arc<NewFile>, error: &Error) -> bool {
     let Some(maker) = file.take_maker() else { return false };
-    let dir_failed = engine.handoff.durability().is_some_and(|d| d.failure(&engine.dir).is_some());
-    if file.attempt > 0 || dir_failed || engine.error.is_lasting() {
+    if file.attempt > 0 || engine.error.is_lasting() {
         engine.error.latch_lasting("the sync of a table", error);
         engine.wake_writers();
         Handoff::note_failure(engine);
         return true;
     }
-    let found = {
+    let (table, is_claimed) = {
         // Under the lock no job ends and no plan is claimed.
-        let _state = maker.tree.lock();
+        let state = maker.tree.lock();
         let view = maker.tree.view();
-        view.version.all_tables().find(|(_, t)| t.number() == file.number).map(|(l, t)| (l, t.clone()))
+        let found = view.version.all_tables().find(|(_, table)| table.number() == file.number);
+        let Some((level, table)) = found.map(|(level, table)| (level, table.clone())) else {
+            drop(state);
+            // What came out of it does without it.
+            Handoff::note_failure(engine);
+            Handoff::let_go(engine, maker);
+            return true;
+        };
+        let job = engine.next_job.fetch_add(1, Ordering::Relaxed);
+        let is_claimed = table.try_claim(Claim { job, output_level: level });
+        (table, is_claimed)
     };
-    let Some((level, table)) = found else {
-        // What came out of it does without it.
-        Handoff::note_failure(engine);
-        Handoff::let_go(engine, maker);
-        return true;
-    };
-    let job = engine.next_job.fetch_add(1, Ordering::Relaxed);
-    if !table.try_claim(Claim { job, output_level: level }) {
+    if !is_claimed {
         // A compaction reads it. If that succeeds the table is not needed; if not, it comes back.
         file.set_maker(maker);
         return false;

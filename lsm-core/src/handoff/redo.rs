@@ -51,7 +51,8 @@ impl Redo {
     fn failed(self, engine: &Arc<Engine>, error: Error) -> Result<()> {
         if error.kind() == ErrorKind::NoSpace {
             engine.handoff.ask_redo(self);
-        } else if self.maker.tree.is_dropped() {
+        } else if error.kind() == ErrorKind::Cancelled || self.maker.tree.is_dropped() {
+            // Nothing names the table any more, or nobody is left to make it.
             Handoff::let_go(engine, self.maker);
         }
         Err(error)

@@ -37,11 +37,20 @@ pub(super) fn run(engine: &Arc<Engine>) {
 /// Settles what is durable; false if there is nothing to do, or not now.
 fn settle(engine: &Arc<Engine>) -> bool {
     if engine.error.is_lasting() {
+        // Or a time that has passed would keep this thread from waiting.
+        engine.handoff.state.lock().retry_at = None;
         return false;
     }
     let is_pending = engine.versions.is_ready() || engine.versions.is_name_pending(engine);
     let retry_at = engine.handoff.state.lock().retry_at;
-    if !is_pending || retry_at.is_some_and(|at| engine.env.now() < at) {
+    if retry_at.is_some_and(|at| engine.env.now() < at) {
+        return false;
+    }
+    if !is_pending {
+        // Somebody else has settled what was to be tried again.
+        if engine.handoff.state.lock().retry_at.take().is_some() {
+            note(engine, "a manifest write", Ok(()));
+        }
         return false;
     }
     let settled = engine.versions.settle(engine);

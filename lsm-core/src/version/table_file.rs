@@ -217,6 +217,11 @@ impl TableFile {
         self.fresh.as_ref().is_some_and(|file| file.is_failed())
     }
 
+    /// Waits until the outcome of its sync is known.
+    pub(crate) fn wait_synced(&self, engine: &Engine) {
+        self.fresh.iter().filter(|file| file.is_listed()).for_each(|file| file.wait_over(engine));
+    }
+
     /// Its description.
     pub fn meta(&self) -> &TableMeta {
         &self.meta

@@ -13,29 +13,29 @@ use crate::bench::{
     number, synced,
 };
 
-const BEGIN: FlushOptions = FlushOptions { wait: false, allow_stall: true, atomic: false };
+pub(crate) const BEGIN: FlushOptions = FlushOptions { wait: false, allow_stall: true, atomic: false };
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     // One table is what a compaction makes.
     Options { automatic_compaction: true, level0_compaction_trigger: 2, table_bytes: 4 << 20, ..by_hand() }
 }
 
 /// A database in rounds.
-struct Rounds<'a> {
+pub(crate) struct Rounds<'a> {
     bench: &'a Bench,
     options: Options,
-    model: Model,
+    pub(crate) model: Model,
     value_bytes: usize,
     written: u8,
     // Dropped in this order: what stands still goes on before the database is closed.
-    holds: Holding,
-    db: Db,
+    pub(crate) holds: Holding,
+    pub(crate) db: Db,
     seen: Vec<String>,
 }
 
 impl<'a> Rounds<'a> {
     /// With a table at the bottom, so that none is moved there as it is.
-    fn new(bench: &'a Bench, options: Options, value_bytes: usize) -> Rounds<'a> {
+    pub(crate) fn new(bench: &'a Bench, options: Options, value_bytes: usize) -> Rounds<'a> {
         let db = bench.open(&options);
         let holds = bench.hold_syncs();
         holds.set(false);
@@ -50,7 +50,7 @@ impl<'a> Rounds<'a> {
         rounds
     }
 
-    fn write(&mut self) {
+    pub(crate) fn write(&mut self) {
         self.written += 1;
         for i in 0..40u8 {
             let value = vec![self.written; self.value_bytes];
@@ -60,7 +60,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// The next table whose sync comes.
-    fn next(&mut self) -> String {
+    pub(crate) fn next(&mut self) -> String {
         let fresh = || self.holds.names().into_iter().find(|name| !self.seen.contains(name));
         self.bench.wait_for("the sync of another table", || fresh().is_some());
         let name = fresh().expect("just seen");
@@ -69,7 +69,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// A flush, durable when this returns.
-    fn flush(&mut self) -> String {
+    pub(crate) fn flush(&mut self) -> String {
         self.write();
         self.db.flush_with(&BEGIN).expect("flush");
         let name = self.next();
@@ -78,7 +78,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// A round: its two tables of L0, and the output, live and not durable.
-    fn round(&mut self) -> ([String; 2], String) {
+    pub(crate) fn round(&mut self) -> ([String; 2], String) {
         let flushed = [self.flush(), self.flush()];
         let output = self.next();
         self.bench.wait_for("the output is live", || {
@@ -87,7 +87,7 @@ impl<'a> Rounds<'a> {
         (flushed, output)
     }
 
-    fn tables(&self) -> Vec<String> {
+    pub(crate) fn tables(&self) -> Vec<String> {
         self.bench.names(".sst")
     }
 
@@ -100,7 +100,7 @@ impl<'a> Rounds<'a> {
         cut.names(".sst")
     }
 
-    fn check(&self, when: &str) {
+    pub(crate) fn check(&self, when: &str) {
         assert!(contents(&self.db) == self.model, "{when}");
         let by_hand = Options { automatic_compaction: false, ..self.options.clone() };
         for policy in CUTS {

@@ -12,6 +12,7 @@ mod bench;
 
 mod checkpoint;
 mod ends;
+mod failures;
 mod handoff;
 mod keyspaces;
 mod log;
