@@ -46,7 +46,11 @@ impl Front {
 
     /// From now on everything is refused.
     pub(super) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     pub(super) fn counts(&self) -> &Arc<Counts> {
@@ -68,7 +72,7 @@ impl Front {
         if let Err(e) = self.fork.check() {
             return Err(IoTicket::ready(Done { result: Err(e), buf: op.take_buf() }));
         }
-        let is_closed = self.is_closed.load(Ordering::Acquire);
+        let is_closed = self.is_closed();
         let checked = if is_closed { Err(closed()) } else { check_range(&op) };
         // To the kernel a write-back of 0 bytes is one up to the end.
         let is_empty = match &op {
