@@ -356,7 +356,7 @@ impl<I: InternalIter> DbIter<I> {
     }
 
     /// Source to the first entry at or after the target.
-    #[inline]
+    #[inline(always)]
     fn source_to_target(&mut self) -> Result<()> {
         self.tell(Toward::Upper, true)?;
         self.iter.seek(&self.target)
@@ -471,6 +471,7 @@ impl<I: InternalIter> DbIter<I> {
     }
 
     /// Source to the first entry of `key`, or behind, that the snapshot may see.
+    #[inline(always)]
     fn seek_source(&mut self, key: &[u8]) -> Result<()> {
         self.set_target(key, self.snapshot, SEEK_KIND);
         self.source_to_target()

@@ -421,6 +421,7 @@ impl<I: InternalIter> InternalIter for MergingIter<I> {
         self.go(Direction::Backward, Target::Last)
     }
 
+    #[inline]
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.go(Direction::Forward, Target::AtOrAfter(target))
     }
