@@ -9,7 +9,7 @@
 //! holds anything newer than it there (I3), all of the sources behind: the look-up ends.
 //!
 //! The walk through the sources is the same for one key, which reads a missing block at once, and for
-//! many (`multi_get`), which lay theirs aside until the blocks of all are read: [`Access`] makes the
+//! many (`multi_get`), which lay theirs aside until the blocks of all are read: `Access` makes the
 //! difference.
 
 use std::sync::Arc;
