@@ -1,7 +1,8 @@
 //! The one scheduler of a database: worker threads that always take the most urgent job.
 //!
 //! Order, over all trees: a table that has to be made again, since the durable version waits for it; then
-//! flush, since writers wait for it and it waits for nobody, the memtable that was sealed first; then parts of a compaction that is already running; then the
+//! flush, since writers wait for it and it waits for nobody, the memtable that was sealed first; then
+//! parts of a compaction that is already running; then the
 //! compaction with the highest score. One worker is kept free of compactions, so that a flush never
 //! waits for one (rule 21); where it helps with a part, it looks for a flush between entries and does it
 //! first. A job that met a full disk is tried again on a timer; after a lasting error nothing runs any

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dialsm_io::env::Nanos;
 use dialsm_io::{Event, Priority};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::output::{Outputs, Written};
 use super::plan::{Plan, Reason, SubRange};
@@ -33,10 +33,10 @@ use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
 use crate::table::IterSpec;
-use crate::tree::{Tree, TreeView};
+use crate::tree::{Tree, TreeState, TreeView};
 use crate::types::{FileNumber, SeqNo};
 use crate::version::set::Install;
-use crate::version::{KeyEnd, Level, TableFile};
+use crate::version::{KeyEnd, Level, Removed, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// Looks for a reason to stop after so many entries.
@@ -394,12 +394,39 @@ fn install(
     } else {
         written.table_files(&tree.comparator, plan.output_level)
     };
-    let mut state = tree.lock();
+    let source = Source::Merge(Arc::new(plan.inputs.clone()));
+    let state = tree.lock();
     if state.dropped {
         drop(state);
         written.discard(engine);
         return Err(cancelled());
     }
+    let replaced = Replaced { removed, added, leaving, reserved };
+    // (With a source of that kind nothing is to be done for tables that are durable already.)
+    let (state, version) = replace(engine, tree, state, replaced, written, &source)?;
+    drop(state);
+    check_installed(engine, tree, &version)
+}
+
+/// What leaves a version, and what comes instead.
+struct Replaced {
+    removed: Vec<Removed>,
+    added: Vec<(u8, Arc<TableFile>)>,
+    leaving: Vec<Arc<TableFile>>,
+    reserved: Option<Reserved>,
+}
+
+/// Makes tables live in the place of others, under the tree's lock. Gives the lock back, with the version that
+/// has them; `written` is given up if they do not fit.
+fn replace<'t>(
+    engine: &Engine,
+    tree: &'t Arc<Tree>,
+    mut state: MutexGuard<'t, TreeState>,
+    replaced: Replaced,
+    written: Written,
+    source: &Source,
+) -> Result<(MutexGuard<'t, TreeState>, Arc<Version>)> {
+    let Replaced { removed, added, leaving, reserved } = replaced;
     let version = match tree.view().version.apply(&removed, &added) {
         Ok(version) => Arc::new(version),
         Err(error) => {
@@ -413,13 +440,11 @@ fn install(
         sealed: view.sealed.clone(),
         version: version.clone(),
     });
+    written.set_makers(tree, source);
     let install =
         Install { removed, added, version: version.clone(), floor: None, leaving, reserved, together: None };
-    // (With a source of that kind nothing is to be done for tables that are durable already.)
-    written.set_makers(tree, &Source::Merge(Arc::new(plan.inputs.clone())));
     engine.versions.push(tree, &mut state, install);
-    drop(state);
-    check_installed(engine, tree, &version)
+    Ok((state, version))
 }
 
 /// A table that was made again, on its way into the place of the old one.
@@ -434,40 +459,17 @@ impl Swap {
     pub(crate) fn install(self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
         let written = written?;
         let (tree, number) = (&self.tree, self.table.number());
-        let mut state = tree.lock();
-        let live = tree.view().version.clone();
-        let found = live.all_tables().find(|(_, table)| table.number() == number).map(|(level, _)| level);
-        let Some(level) = found.filter(|_| !state.dropped) else {
+        let state = tree.lock();
+        let view = tree.view();
+        let found = view.version.all_tables().find(|(_, table)| table.number() == number);
+        let Some(level) = found.map(|(level, _)| level).filter(|_| !state.dropped) else {
             drop(state);
             written.discard(engine);
             return Err(cancelled());
         };
         let (removed, added) = (vec![(level, number)], written.table_files(&tree.comparator, level));
-        let version = match live.apply(&removed, &added) {
-            Ok(version) => Arc::new(version),
-            Err(error) => {
-                drop(state);
-                written.discard(engine);
-                return Err(internal(error));
-            }
-        };
-        tree.publish(&mut state, |view| TreeView {
-            active: view.active.clone(),
-            sealed: view.sealed.clone(),
-            version: version.clone(),
-        });
-        let leaving = vec![self.table.clone()];
-        let install = Install {
-            removed,
-            added,
-            version: version.clone(),
-            floor: None,
-            leaving,
-            reserved: None,
-            together: None,
-        };
-        written.set_makers(tree, &self.source);
-        engine.versions.push(tree, &mut state, install);
+        let replaced = Replaced { removed, added, leaving: vec![self.table.clone()], reserved: None };
+        let (state, version) = replace(engine, tree, state, replaced, written, &self.source)?;
         tree.refresh_stall(state);
         engine.handoff.wake.notify();
         check_installed(engine, tree, &version)

@@ -1,10 +1,10 @@
 //! Durability hand-off: new tables are used at once and made durable behind everybody's back.
 //!
 //! ```text
-//!  worker: merge, write through the ring ─ submit the sync ─ install: live ─ next job
-//!                                              │               │
-//!  new_file    Writing ─▶ Syncing ─▶ Durable   │               ▼
-//!  reaper      takes what has ended ◀──────────┘     ledger: steps of the tree, in order
+//!  worker: merge, write ─ submit the sync ─ install: live ─ next job
+//!                                │               │
+//!  new_file    Writing ─▶ Syncing ─▶ Durable     ▼
+//!  reaper      takes what has ended ◀─┘        ledger: steps of the tree, in order
 //!  settler     moves the durable version, one record of the manifest ─▶ inputs may go
 //!  redo        a table whose sync failed is made again from what it was made of
 //! ```
