@@ -30,7 +30,7 @@ use crate::engine::Engine;
 use crate::handoff::{Handoff, Redo, Reserved};
 use crate::metrics::Counter;
 use crate::tree::{Buffer, Tree, TreeState};
-use crate::{Error, ErrorKind, Result, flush};
+use crate::{Error, ErrorKind, Result, flush, rollback};
 
 /// How long after a full disk the failed job is tried again.
 pub(crate) const RETRY_AFTER: Nanos = 500_000_000;
@@ -44,7 +44,7 @@ enum Job {
 }
 
 /// A compaction to run, with the room for its retained inputs.
-type Picked<'a> = (&'a Arc<Tree>, Plan, Option<Reserved>);
+pub(crate) type Picked<'a> = (&'a Arc<Tree>, Plan, Option<Reserved>);
 
 #[derive(Default)]
 struct State {
@@ -214,6 +214,7 @@ fn run(engine: &Arc<Engine>, job: Job) {
         Job::Compact(tree, plan, reserved) => {
             let result = job::run(engine, &tree, &plan, reserved, None, false);
             engine.scheduler.state.lock().running_compactions -= 1;
+            rollback::note(engine, &plan, &result);
             note(engine, "a compaction", result.and_then(|()| settle_at_once(engine)));
         }
         Job::Help(parts) => parts.run_one(engine, &|| flush_first(engine)),
@@ -261,7 +262,7 @@ fn flush_first(engine: &Arc<Engine>) {
         if state.stopping || state.retry_at.is_some() {
             return;
         }
-        let Some(due) = next_flush(&alive) else { return };
+        let Some(due) = next_flush(&alive.trees) else { return };
         state.running_flushes += 1;
         due
     };
@@ -296,7 +297,7 @@ fn find_job(engine: &Arc<Engine>, state: &mut State) -> Option<Job> {
         return Some(Job::Redo(redo));
     }
     let alive = engine.keyspaces.alive();
-    if let Some((tree, buffer)) = next_flush(&alive) {
+    if let Some((tree, buffer)) = next_flush(&alive.trees) {
         state.running_flushes += 1;
         return Some(Job::Flush(tree.clone(), buffer));
     }
@@ -308,7 +309,14 @@ fn find_job(engine: &Arc<Engine>, state: &mut State) -> Option<Job> {
     if state.running_compactions >= compactions_max {
         return None;
     }
-    match next_compaction(engine, &alive) {
+    let is_at_rest = state.running_compactions == 0 && state.running_flushes == 0;
+    let picked = rollback::next_urgent(engine, &alive)
+        .and_then(|urgent| if urgent.is_some() { Ok(urgent) } else { next_compaction(engine, &alive.trees) })
+        .and_then(|picked| match picked {
+            None if is_at_rest => rollback::next_calm(engine, &alive),
+            picked => Ok(picked),
+        });
+    match picked {
         Ok(Some((tree, plan, reserved))) => {
             state.running_compactions += 1;
             Some(Job::Compact(tree.clone(), Box::new(plan), reserved))
@@ -357,9 +365,21 @@ fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option
         }
     }
     let Some((tree, _)) = best else { return Ok(None) };
+    claim(engine, tree, |state| may_compact(tree, state))
+}
+
+/// What `pick` finds under the tree's lock, its inputs claimed and room for them reserved.
+///
+/// # Errors
+/// As [`next_compaction`].
+pub(crate) fn claim<'a>(
+    engine: &Engine,
+    tree: &'a Arc<Tree>,
+    pick: impl FnOnce(&TreeState) -> Option<Plan>,
+) -> Result<Option<Picked<'a>>> {
     let mut state = tree.lock();
     let watch = Watch::begin(&tree.comparator);
-    let Some(plan) = may_compact(tree, &state) else { return Ok(None) };
+    let Some(plan) = pick(&state) else { return Ok(None) };
     watch.check()?;
     if plan.is_suspect() {
         // The reaper is about to claim it. It never could if we took it again and again.
@@ -413,7 +433,8 @@ pub(crate) fn is_idle(engine: &Engine) -> bool {
         && state.running_compactions == 0
         && engine.handoff.is_idle()
         && !engine.versions.has_unsettled()
-        && engine.keyspaces.alive().iter().all(is_calm)
+        && engine.keyspaces.alive().trees.iter().all(is_calm)
+        && !rollback::is_due(engine)
 }
 
 /// Waits until [`is_idle`].

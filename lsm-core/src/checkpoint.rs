@@ -32,6 +32,7 @@ use crate::engine::Engine;
 use crate::filename::{CURRENT, FileName};
 use crate::options::file as options_file;
 use crate::options::live::{self, All};
+use crate::space::Space;
 use crate::types::SeqNo;
 use crate::version::Version;
 use crate::version::edit::{ManifestRecord, TableDesc};
@@ -176,7 +177,9 @@ fn try_cut<'a>(engine: &'a Engine, log: &mut LogWriter, last_seqno: SeqNo) -> Re
     let log = engine.log.pin(record.replay_start.unwrap_or_default());
     record.last_seqno = Some(last_seqno);
     record.log_named = log.segments.last().map(|segment| segment.number);
-    let options = live::of_trees(engine, &trees);
+    let is_durable = |space: &&Arc<Space>| trees.iter().any(|tree| tree.id.keyspace == space.id);
+    let spaces: Vec<_> = engine.keyspaces.alive().spaces.iter().filter(is_durable).cloned().collect();
+    let options = live::of_spaces(engine, &spaces);
     Ok(Some(Cut { record, log, options, _versions: versions }))
 }
 

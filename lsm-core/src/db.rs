@@ -24,12 +24,14 @@ use crate::options::{
 use crate::read::get::{self, ReadContext};
 use crate::read::multi_get;
 use crate::snapshot::Snapshot;
-use crate::tree::Tree;
+use crate::space::Space;
 use crate::verify::VerifyReport;
 use crate::version::manifest::read_current;
+use crate::write::admission::admit;
+use crate::write::route::places;
 use crate::write::stall::StallReport;
 use crate::{Error, ErrorKind, Result, Slice, UpgradeReport, background, checkpoint, keyspace, manual, open};
-use crate::{options, properties, read_only, upgrade, verify};
+use crate::{options, properties, read_only, rollback, upgrade, verify};
 
 mod in_keyspace;
 
@@ -258,8 +260,9 @@ impl Db {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
         check_served(engine, &batch)?;
-        admit(engine, &batch, options)?;
-        engine.commit.write(engine, batch, options.sync, !options.disable_log)
+        let places = places(engine, &batch);
+        admit(engine, &batch, &places, options)?;
+        engine.commit.write(engine, (batch, places), options.sync, !options.disable_log)
     }
 
     /// The value of `key`, or `None`.
@@ -281,12 +284,12 @@ impl Db {
         key: &[u8],
         context: &mut ReadContext,
     ) -> Result<Option<Slice>> {
-        self.get_from(&self.engine().tree, options, key, context)
+        self.get_from(&self.engine().space, options, key, context)
     }
 
     fn get_from(
         &self,
-        tree: &Tree,
+        space: &Space,
         options: &ReadOptions,
         key: &[u8],
         context: &mut ReadContext,
@@ -298,14 +301,14 @@ impl Db {
         let result = match &options.snapshot {
             Some(snapshot) => {
                 self.check_snapshot(snapshot)?;
-                let view = tree.view_guard();
-                engine.check_keyspace(tree)?;
-                get::get(engine, tree, &view, key, snapshot.seqno(), options, context)
+                let view = space.view();
+                engine.check_keyspace(space)?;
+                get::get(engine, space, &view, key, snapshot.seqno(), options, context)
             }
             None => {
-                let (view, seqno) = tree.view_at_visible(engine.commit.visible());
-                engine.check_keyspace(tree)?;
-                get::get(engine, tree, &view, key, seqno, options, context)
+                let (view, seqno) = space.view_at_visible(engine.commit.visible());
+                engine.check_keyspace(space)?;
+                get::get(engine, space, &view, key, seqno, options, context)
             }
         };
         engine.metrics.add(Counter::Gets, 1);
@@ -319,20 +322,20 @@ impl Db {
     /// # Errors
     /// As [`Db::get`], for the first of the keys that fails.
     pub fn multi_get(&self, options: &ReadOptions, keys: &[&[u8]]) -> Result<Vec<Option<Slice>>> {
-        self.multi_get_from(&self.engine().tree, options, keys)
+        self.multi_get_from(&self.engine().space, options, keys)
     }
 
     fn multi_get_from(
         &self,
-        tree: &Tree,
+        space: &Space,
         options: &ReadOptions,
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Slice>>> {
         let engine = self.engine();
         engine.check_open()?;
         let mut context = ReadContext::default();
-        let (view, visible) = tree.view_at_visible(engine.commit.visible());
-        engine.check_keyspace(tree)?;
+        let (view, visible) = space.view_at_visible(engine.commit.visible());
+        engine.check_keyspace(space)?;
         let seqno = match &options.snapshot {
             Some(snapshot) => {
                 self.check_snapshot(snapshot)?;
@@ -340,7 +343,7 @@ impl Db {
             }
             None => visible,
         };
-        let values = multi_get::multi_get(engine, tree, &view, keys, seqno, options, &mut context);
+        let values = multi_get::multi_get(engine, space, &view, keys, seqno, options, &mut context);
         engine.metrics.add(Counter::Gets, keys.len() as u64);
         engine.note_blocks(&ReadContext::default().blocks, &context.blocks);
         values
@@ -352,15 +355,15 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for a snapshot of another database, `Closed`, or those of opening tables.
     pub fn iter(&self, options: &ReadOptions) -> Result<DbIterator> {
-        self.iter_from(&self.engine().tree, options)
+        self.iter_from(&self.engine().space, options)
     }
 
-    fn iter_from(&self, tree: &Arc<Tree>, options: &ReadOptions) -> Result<DbIterator> {
+    fn iter_from(&self, space: &Arc<Space>, options: &ReadOptions) -> Result<DbIterator> {
         let reading = Reading::begin(&self.handle)?;
         if let Some(snapshot) = &options.snapshot {
             self.check_snapshot(snapshot)?;
         }
-        DbIterator::new(reading, tree, options)
+        DbIterator::new(reading, space, options)
     }
 
     /// A handle on what is visible now, in all keyspaces; see [`Snapshot`].
@@ -391,7 +394,7 @@ impl Db {
     /// As [`Db::flush`].
     pub fn flush_with(&self, options: &FlushOptions) -> Result<()> {
         let engine = self.engine();
-        manual::flush(engine, std::slice::from_ref(&engine.tree), options)
+        manual::flush(engine, &engine.space.trees, options)
     }
 
     /// Makes durable all that was written before the call: syncs the log. Writes that bypassed it
@@ -417,7 +420,17 @@ impl Db {
         to: Option<&[u8]>,
     ) -> Result<()> {
         let engine = self.engine();
-        manual::compact_range(engine, &engine.tree, options, from, to)
+        manual::compact_range(engine, &engine.space, options, from, to)
+    }
+
+    /// Replaces the clue entries that are there now by the values they stand for, in their own shards.
+    /// Returns when no table has one any more; writes go on meanwhile and may bring new ones. Without more
+    /// than one shard there is nothing to do.
+    ///
+    /// # Errors
+    /// `Closed`, `ReadOnly`, or the background error that is in the way.
+    pub fn rollback(&self) -> Result<()> {
+        rollback::run(self.engine())
     }
 
     /// Whether no flush and no compaction is running or due.
@@ -444,7 +457,7 @@ impl Db {
     /// `None` for a name that is not known. See [`Db::properties`].
     pub fn property(&self, name: &str) -> Option<String> {
         let engine = self.engine();
-        properties::get(engine, &engine.keyspaces.alive(), name)
+        properties::get(engine, &engine.keyspaces.alive().trees, name)
     }
 
     /// The names that [`Db::property`] knows.
@@ -455,13 +468,13 @@ impl Db {
     /// Counters, levels, stalls and caches as a table to read.
     pub fn stats_text(&self) -> String {
         let engine = self.engine();
-        properties::stats_text(engine, &engine.keyspaces.alive())
+        properties::stats_text(engine, &engine.keyspaces.alive().trees)
     }
 
     /// The same as one JSON object.
     pub fn stats_json(&self) -> String {
         let engine = self.engine();
-        properties::stats_json(engine, &engine.keyspaces.alive())
+        properties::stats_json(engine, &engine.keyspaces.alive().trees)
     }
 
     /// All counters now.
@@ -481,7 +494,7 @@ impl Db {
     /// Stalls so far, by cause, of all keyspaces together.
     pub fn stalls(&self) -> StallReport {
         let engine = self.engine();
-        properties::stalls(engine, &engine.keyspaces.alive())
+        properties::stalls(engine, &engine.keyspaces.alive().trees)
     }
 
     /// The options in force now; [`Db::set_options`] puts others in their place.
@@ -578,60 +591,43 @@ fn refuse_foreign(fs: &dyn dialsm_io::Fs, dir: &Path) -> Result<()> {
     }
 }
 
-/// Waits until the write may enter the commit queue: at the door of each tree that it writes to.
-fn admit(engine: &Engine, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-    let bytes = batch.byte_size() as u64;
-    let pass =
-        |tree: &Tree| tree.stall.admit(engine, &tree.options, bytes, options.no_slowdown, options.deadline);
-    if batch.is_in_default() {
-        pass(&engine.tree)?;
-    }
-    if !batch.others().is_empty() {
-        let alive = engine.keyspaces.alive();
-        for id in batch.others() {
-            pass(keyspace::by_id(&alive, *id).ok_or_else(|| keyspace::unknown(*id))?)?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether the order of the tree's keys is the user's.
-fn is_custom(tree: &Tree) -> bool {
-    matches!(tree.comparator, Comparator::Custom(_))
+/// Whether the order of the keyspace's keys is the user's.
+fn is_custom(space: &Space) -> bool {
+    matches!(space.comparator, Comparator::Custom(_))
 }
 
 /// Refuses operations that could be logged but not served, and keys that the user's comparator can
 /// do nothing with, before they are in the log: they would be there at the next opening, too.
 fn check_served(engine: &Engine, batch: &WriteBatch) -> Result<()> {
-    if batch.is_plain() && batch.others().is_empty() && !is_custom(&engine.tree) {
+    if batch.is_plain() && batch.others().is_empty() && !is_custom(&engine.space) {
         return Ok(());
     }
     let alive = engine.keyspaces.alive();
-    let custom = |id: &u32| keyspace::by_id(&alive, *id).is_some_and(|tree| is_custom(tree));
-    if batch.is_plain() && !batch.others().iter().any(custom) && !is_custom(&engine.tree) {
+    let custom = |id: &u32| alive.by_id(*id).is_some_and(|space| is_custom(space));
+    if batch.is_plain() && !batch.others().iter().any(custom) && !is_custom(&engine.space) {
         return Ok(());
     }
     for op in batch.iter() {
         let op = op?;
-        let tree = keyspace::by_id(&alive, op.keyspace).ok_or_else(|| keyspace::unknown(op.keyspace))?;
-        let watch = Watch::begin(&tree.comparator);
-        let served = check_operation(tree, &op);
+        let space = alive.by_id(op.keyspace).ok_or_else(|| keyspace::unknown(op.keyspace))?;
+        let watch = Watch::begin(&space.comparator);
+        let served = check_operation(space, &op);
         watch.check()?;
         served?;
     }
     Ok(())
 }
 
-fn check_operation(tree: &Tree, op: &Op<'_>) -> Result<()> {
+fn check_operation(space: &Space, op: &Op<'_>) -> Result<()> {
     // The value of a range delete is the key that ends it.
     let end = (op.kind == Kind::RangeDelete).then_some(op.value);
-    let is_itself = |key: &[u8]| tree.comparator.compare(key, key).is_eq();
-    if is_custom(tree) && !(is_itself(op.key) && end.is_none_or(is_itself)) {
+    let is_itself = |key: &[u8]| space.comparator.compare(key, key).is_eq();
+    if is_custom(space) && !(is_itself(op.key) && end.is_none_or(is_itself)) {
         return Err(Error::new(ErrorKind::Callback, "the comparator does not find a key equal to itself"));
     }
     match op.kind {
-        Kind::Merge if tree.merging.operator.is_none() => Err(no_operator()),
-        Kind::RangeDelete if tree.comparator.compare(op.key, op.value).is_gt() => {
+        Kind::Merge if space.merging.operator.is_none() => Err(no_operator()),
+        Kind::RangeDelete if space.comparator.compare(op.key, op.value).is_gt() => {
             Err(Error::invalid("a range delete ends before it starts"))
         }
         Kind::Put | Kind::Delete | Kind::SingleDelete | Kind::Merge | Kind::RangeDelete => Ok(()),

@@ -18,10 +18,12 @@ use crate::metrics::{Counter, Metrics};
 use crate::obsolete::Graveyard;
 use crate::options::live::LiveOptions;
 use crate::snapshot::SnapshotList;
+use crate::space::Space;
 use crate::table::{ReadStats, TableReader};
 use crate::tree::Tree;
 use crate::types::{DbId, FileNumber};
 use crate::version::TableFile;
+use crate::version::edit::HashKey;
 use crate::version::set::VersionSet;
 use crate::wal::log::Log;
 use crate::write::budget::WriteBudget;
@@ -35,14 +37,16 @@ pub(crate) struct Engine {
     pub(crate) io: Arc<dyn AsyncIo>,
     pub(crate) dir: PathBuf,
     pub(crate) db_id: DbId,
+    /// Of the hash that places keys in shards.
+    pub(crate) hash_key: HashKey,
     /// The version of the database's format, as it was found: see `upgrade`.
     pub(crate) format_version: u32,
     /// Opened by `read_only`: nothing may change a file.
     pub(crate) read_only: bool,
-    /// Those of the database, and of the default keyspace, whose tree has them too.
+    /// Those of the database, and of the default keyspace, which has them too.
     pub(crate) options: LiveOptions,
-    /// The tree of the default keyspace: the first in `keyspaces`, at hand without a look.
-    pub(crate) tree: Arc<Tree>,
+    /// The default keyspace: the first in `keyspaces`, at hand without a look.
+    pub(crate) space: Arc<Space>,
     pub(crate) keyspaces: Keyspaces,
     /// Memtables of all trees.
     pub(crate) write_budget: Arc<WriteBudget>,
@@ -63,6 +67,8 @@ pub(crate) struct Engine {
     pub(crate) closing: AtomicBool,
     /// Closed, and nobody writes files any more.
     pub(crate) stopped: AtomicBool,
+    /// Callers who wait for clues to be rolled back.
+    pub(crate) rollbacks_asked: AtomicUsize,
     /// Calls from the user's threads that may write files ([`Inside`]); closing waits for them.
     pub(crate) inside: AtomicUsize,
     /// The first log segment that the manifest found at open needed.
@@ -129,22 +135,43 @@ impl Engine {
         }
     }
 
-    /// Fails unless `tree` is one of this database and its keyspace is there. For readers: after they
-    /// have loaded its view.
+    /// Fails unless the keyspace is one of this database and is there. For readers: after they have
+    /// loaded its view.
     #[inline]
-    pub(crate) fn check_keyspace(&self, tree: &Tree) -> Result<()> {
-        if !tree.belongs_to(&self.write_budget) {
+    pub(crate) fn check_keyspace(&self, space: &Space) -> Result<()> {
+        if !space.belongs_to(&self.write_budget) {
             return Err(Error::invalid("the keyspace belongs to another database, or to an earlier opening"));
         }
-        if tree.is_dropped() {
-            return Err(keyspace::unknown(tree.id.keyspace));
+        if space.is_dropped() {
+            return Err(keyspace::unknown(space.id));
         }
         Ok(())
     }
 
     /// Lets all writers that wait look again.
     pub(crate) fn wake_writers(&self) {
-        self.keyspaces.alive().iter().for_each(|tree| tree.stall.wake_all());
+        self.keyspaces.alive().trees.iter().for_each(|tree| tree.stall.wake_all());
+    }
+
+    /// Whether writes are logged that do not say otherwise.
+    #[inline]
+    pub(crate) fn is_logged(&self) -> bool {
+        true
+    }
+
+    /// Clue entries that there are now, in memtables and live tables: how many, and about how many bytes.
+    pub(crate) fn clues(&self) -> (u64, u64) {
+        let alive = self.keyspaces.alive_guard();
+        alive.trees.iter().fold((0, 0), |(entries, bytes), tree| {
+            let view = tree.view_guard();
+            let memtables = std::iter::once(&view.active).chain(&view.sealed);
+            let (n, b) = memtables.fold((0, 0), |(n, b), buffer| {
+                let clues = buffer.table.clues();
+                (n + clues.0, b + clues.1)
+            });
+            let settled = view.version.clues();
+            (entries + n + settled.0, bytes + b + settled.1)
+        })
     }
 
     /// Lets background workers look for work.

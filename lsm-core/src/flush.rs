@@ -18,6 +18,7 @@ use dialsm_io::env::Nanos;
 use crate::Result;
 use crate::background::cancelled;
 use crate::callback::Watch;
+use crate::compaction::clues::OtherShards;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
@@ -75,7 +76,7 @@ impl Done {
 /// Writes the entries of a memtable that anybody can still see into a table; none if there are none. With
 /// an `epoch` the table is made again, in the place of the one that had it.
 pub(crate) fn write_table(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     tree: &Tree,
     buffer: &Buffer,
     epoch: Option<u64>,
@@ -98,7 +99,8 @@ pub(crate) fn write_table(
     let mut entries =
         CompactionIter::new(buffer.table.iter(), tree.comparator.clone(), snapshots, false, anything_below)
             .merging(tree.merging.operator.clone())
-            .covering(covering);
+            .covering(covering)
+            .among(OtherShards::of(engine, tree, false));
     let bytes = buffer.table.raw_key_bytes() + buffer.table.raw_value_bytes();
     // Never waits at the limiter.
     let mut outputs = Outputs::new(engine, tree, 0, epoch)
@@ -122,7 +124,7 @@ pub(crate) fn write_table(
 }
 
 fn install(engine: &Arc<Engine>, tree: &Arc<Tree>, buffer: &Arc<Buffer>, written: Written) -> Result<()> {
-    let added = written.table_files(&tree.comparator, 0);
+    let added = written.table_files(&tree.comparator);
     let mut state = tree.lock();
     if state.dropped {
         drop(state);

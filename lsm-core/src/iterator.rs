@@ -6,6 +6,7 @@ use dialsm_io::env::Nanos;
 
 use crate::callback::Watch;
 use crate::db::Reading;
+use crate::engine::Engine;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
 use crate::prefix::Scope;
@@ -14,9 +15,11 @@ use crate::read::db_iter::{DbIter, IterStats};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
+use crate::read::scan_source::{ScanSource, TreeScan};
+use crate::space::{Space, SpaceView};
 use crate::table::{Fetcher, IterSpec, ReadSpec, ReadStats};
 use crate::tree::{Tree, TreeView};
-use crate::types::SEQNO_MAX;
+use crate::types::{SEQNO_MAX, SeqNo};
 use crate::version::{LEVELS, TableFile};
 use crate::{Error, Result, Slice};
 
@@ -26,10 +29,10 @@ use crate::{Error, Result, Slice};
 /// database's files (not its writers) from going away, also where its keyspace is dropped. All moves are fallible; after an error
 /// the cursor is not valid, and not valid without an error means that the end was reached.
 pub struct DbIterator {
-    inner: DbIter<MergingIter<Box<dyn InternalIter>>>,
+    inner: DbIter<ScanSource>,
     reading: Reading,
     /// Keeps memtables and tables; what the children point into they also own.
-    _view: Arc<TreeView>,
+    _view: Arc<SpaceView>,
     deadline: Option<Nanos>,
     seeks: u64,
     steps: u64,
@@ -40,69 +43,34 @@ const STEPS_BETWEEN_LOOKS: u64 = 64;
 
 impl DbIterator {
     /// Over `tree`, at the options' snapshot or at what is visible now.
-    pub(crate) fn new(reading: Reading, tree: &Arc<Tree>, options: &ReadOptions) -> Result<DbIterator> {
+    pub(crate) fn new(reading: Reading, space: &Arc<Space>, options: &ReadOptions) -> Result<DbIterator> {
         let engine = &reading.0.engine;
         let (view, visible) = {
-            let (guard, visible) = tree.view_at_visible(engine.commit.visible());
+            let (guard, visible) = space.view_at_visible(engine.commit.visible());
             (Arc::clone(&guard), visible)
         };
-        engine.check_keyspace(tree)?;
+        engine.check_keyspace(space)?;
         let seqno = options.snapshot.as_ref().map_or(visible, |snapshot| snapshot.seqno());
-        let extractor = tree.prefix_extractor.as_ref();
+        let extractor = space.prefix_extractor.as_ref();
         if options.prefix_same_as_start && extractor.is_none() {
             return Err(Error::invalid("prefix_same_as_start needs a keyspace with a prefix extractor"));
         }
-        let spec = IterSpec {
-            fill_cache: options.fill_cache,
-            verify: options.verify_checksums,
-            readahead_max: options.readahead_bytes as usize,
+        let watch = Watch::begin(&space.comparator);
+        let mut shards = Vec::with_capacity(space.trees.len());
+        for tree in &space.trees {
+            shards.push(tree_scan(engine, tree, view.of(tree), seqno, options)?);
+        }
+        let source = match shards.pop() {
+            Some(only) if shards.is_empty() => ScanSource::Tree(only),
+            last => {
+                shards.extend(last);
+                ScanSource::Shards(MergingIter::new(space.comparator.clone(), shards))
+            }
         };
-        let watch = Watch::begin(&tree.comparator);
-        let mut children: Vec<Box<dyn InternalIter>> = Vec::with_capacity(view.sealed.len() + 2);
-        let mut cover = ScanCover::new(tree.comparator.clone(), seqno);
-        for buffer in std::iter::once(&view.active).chain(&view.sealed) {
-            if !buffer.table.is_empty() {
-                if let Some(range_dels) = buffer.table.range_dels() {
-                    // What is inserted from here on lies above the sequence read at.
-                    let newest = buffer.table.seqno_range().map_or(0, |(_, max)| max);
-                    range_dels.runs.iter().for_each(|run| cover.add_set(children.len(), run.clone(), newest));
-                }
-                children.push(Box::new(buffer.table.iter()));
-            }
-        }
         let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
-        for table in view.version.overlapping(0, lower, upper) {
-            let reader = engine.open_table(tree, &table)?;
-            if let Some(set) = reader.range_dels() {
-                cover.add_set(children.len(), set.clone(), SEQNO_MAX);
-            }
-            children.push(Box::new(reader.iter(spec)));
-        }
-        for level in 1..LEVELS {
-            let tables = view.version.level(level);
-            if tables.is_empty() {
-                continue;
-            }
-            if !tables.with_range_deletes().is_empty() {
-                let (opener, owner) = (engine.clone(), tree.clone());
-                let open =
-                    move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.range_dels().cloned());
-                cover.add_level(children.len(), tables.clone(), Box::new(open));
-            }
-            let (opener, owner) = (engine.clone(), tree.clone());
-            let open = move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.iter(spec));
-            let order = tree.comparator.clone();
-            children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
-        }
-        let mut merged = MergingIter::new(tree.comparator.clone(), children).with_cover(cover);
-        if engine.options.load().batch_reads {
-            let spec = ReadSpec { fill_cache: spec.fill_cache, verify: spec.verify };
-            // A seek that has begun goes on past the deadline, as it does where it reads by itself.
-            merged = merged.reading_together(Fetcher { io: engine.io.clone(), spec, deadline: None });
-        }
-        let scope = Scope::new(extractor, &tree.comparator, options.prefix_same_as_start, lower, upper)?;
-        let inner = DbIter::new(merged, tree.comparator.clone(), seqno, lower, upper)
-            .merging(tree.merging.operator.clone())
+        let scope = Scope::new(extractor, &space.comparator, options.prefix_same_as_start, lower, upper)?;
+        let inner = DbIter::new(source, space.comparator.clone(), seqno, lower, upper)
+            .merging(space.merging.operator.clone())
             .with_scope(scope);
         // A table may have been left out for its bounds.
         watch.check()?;
@@ -215,6 +183,64 @@ impl DbIterator {
     pub fn read_stats(&self) -> ReadStats {
         self.inner.read_stats()
     }
+}
+
+/// The sources of a scan in one tree, newest first.
+fn tree_scan(
+    engine: &Arc<Engine>,
+    tree: &Arc<Tree>,
+    view: &TreeView,
+    seqno: SeqNo,
+    options: &ReadOptions,
+) -> Result<TreeScan> {
+    let spec = IterSpec {
+        fill_cache: options.fill_cache,
+        verify: options.verify_checksums,
+        readahead_max: options.readahead_bytes as usize,
+    };
+    let mut children: Vec<Box<dyn InternalIter>> = Vec::with_capacity(view.sealed.len() + 2);
+    let mut cover = ScanCover::new(tree.comparator.clone(), seqno);
+    for buffer in std::iter::once(&view.active).chain(&view.sealed) {
+        if !buffer.table.is_empty() {
+            if let Some(range_dels) = buffer.table.range_dels() {
+                // What is inserted from here on lies above the sequence read at.
+                let newest = buffer.table.seqno_range().map_or(0, |(_, max)| max);
+                range_dels.runs.iter().for_each(|run| cover.add_set(children.len(), run.clone(), newest));
+            }
+            children.push(Box::new(buffer.table.iter()));
+        }
+    }
+    let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
+    for table in view.version.overlapping(0, lower, upper) {
+        let reader = engine.open_table(tree, &table)?;
+        if let Some(set) = reader.range_dels() {
+            cover.add_set(children.len(), set.clone(), SEQNO_MAX);
+        }
+        children.push(Box::new(reader.iter(spec)));
+    }
+    for level in 1..LEVELS {
+        let tables = view.version.level(level);
+        if tables.is_empty() {
+            continue;
+        }
+        if !tables.with_range_deletes().is_empty() {
+            let (opener, owner) = (engine.clone(), tree.clone());
+            let open =
+                move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.range_dels().cloned());
+            cover.add_level(children.len(), tables.clone(), Box::new(open));
+        }
+        let (opener, owner) = (engine.clone(), tree.clone());
+        let open = move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.iter(spec));
+        let order = tree.comparator.clone();
+        children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
+    }
+    let mut merged = MergingIter::new(tree.comparator.clone(), children).with_cover(cover);
+    if engine.options.load().batch_reads {
+        let spec = ReadSpec { fill_cache: spec.fill_cache, verify: spec.verify };
+        // A seek that has begun goes on past the deadline, as it does where it reads by itself.
+        merged = merged.reading_together(Fetcher { io: engine.io.clone(), spec, deadline: None });
+    }
+    Ok(merged)
 }
 
 impl Drop for DbIterator {

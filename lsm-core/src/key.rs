@@ -51,6 +51,18 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it stands for an entry with the same key and sequence in another shard.
+    #[inline]
+    pub fn is_clue(self) -> bool {
+        matches!(self, Kind::ClueValue | Kind::ClueOperand)
+    }
+
+    /// Whether it is what a clue in another shard stands for.
+    #[inline]
+    pub fn is_redirected(self) -> bool {
+        matches!(self, Kind::RedirectedValue | Kind::RedirectedOperand)
+    }
+
     /// The kind with this number, if there is one.
     pub fn from_u8(byte: u8) -> Option<Kind> {
         Some(match byte {

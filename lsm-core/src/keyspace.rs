@@ -26,6 +26,7 @@ use crate::engine::Engine;
 use crate::gate::Gate;
 use crate::merge_operator::Merging;
 use crate::options::KeyspaceOptions;
+use crate::space::Space;
 use crate::tree::Tree;
 use crate::types::TreeId;
 use crate::version::Version;
@@ -41,17 +42,22 @@ pub const NAME_BYTES_MAX: usize = 255;
 ///
 /// It may outlive the keyspace and the database: calls with it then fail, with `NotFound` or `Closed`.
 #[derive(Clone)]
-pub struct Keyspace(pub(crate) Arc<Tree>);
+pub struct Keyspace(pub(crate) Arc<Space>);
 
 impl Keyspace {
     /// Its id, by which batches name it. Never used twice in a database.
     pub fn id(&self) -> u32 {
-        self.0.id.keyspace
+        self.0.id
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// How many shards it has: fixed at its creation.
+    pub fn shards(&self) -> u16 {
+        self.0.shards()
     }
 
     /// The options in force now; [`Db::set_options_in`](crate::Db::set_options_in) puts others in their
@@ -67,8 +73,36 @@ impl std::fmt::Debug for Keyspace {
     }
 }
 
-/// The keyspaces that are there, by ascending id; the default one first. Replaced as a whole.
-pub(crate) type Alive = Vec<Arc<Tree>>;
+/// The keyspaces that are there, by ascending id, the default one first; and all their trees, in the same
+/// order. Replaced as a whole.
+#[derive(Clone, Default)]
+pub(crate) struct Alive {
+    pub(crate) spaces: Vec<Arc<Space>>,
+    pub(crate) trees: Vec<Arc<Tree>>,
+}
+
+impl Alive {
+    pub(crate) fn of(spaces: Vec<Arc<Space>>) -> Alive {
+        let trees = spaces.iter().flat_map(|space| space.trees.iter().cloned()).collect();
+        Alive { spaces, trees }
+    }
+
+    /// The keyspace with that id.
+    pub(crate) fn by_id(&self, id: u32) -> Option<&Arc<Space>> {
+        // Until one is dropped, ids are places.
+        if let Some(space) = self.spaces.get(id as usize)
+            && space.id == id
+        {
+            return Some(space);
+        }
+        self.spaces.binary_search_by_key(&id, |space| space.id).ok().map(|at| &self.spaces[at])
+    }
+
+    /// The tree with that id.
+    pub(crate) fn tree(&self, id: TreeId) -> Option<&Arc<Tree>> {
+        self.by_id(id.keyspace)?.trees.get(usize::from(id.shard))
+    }
+}
 
 /// The registry of an open database.
 pub(crate) struct Keyspaces {
@@ -108,20 +142,9 @@ impl Keyspaces {
         self.next_id.fetch_max(id + 1, Ordering::AcqRel);
     }
 
-    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Tree>> {
-        self.alive.load().iter().find(|tree| &*tree.name == name).cloned()
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Space>> {
+        self.alive.load().spaces.iter().find(|space| &*space.name == name).cloned()
     }
-}
-
-/// The tree with that id among `alive`.
-pub(crate) fn by_id(alive: &[Arc<Tree>], id: u32) -> Option<&Arc<Tree>> {
-    // Until one is dropped, ids are places.
-    if let Some(tree) = alive.get(id as usize)
-        && tree.id.keyspace == id
-    {
-        return Some(tree);
-    }
-    alive.binary_search_by_key(&id, |tree| tree.id.keyspace).ok().map(|at| &alive[at])
 }
 
 /// The error of a call that names a keyspace which is not there.
@@ -160,29 +183,44 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: KeyspaceOptions)
     if keyspace == u32::MAX {
         return Err(Error::new(ErrorKind::Unsupported, "the database has used up its keyspace ids"));
     }
-    let version = Arc::new(Version::empty(options.comparator.clone()));
-    let id = TreeId { keyspace, shard: 0 };
+    let placement = engine.space.placement.clone();
+    check_order(&options, placement.shards)?;
+    let nothing = || (Arc::new(Version::empty(options.comparator.clone())), 1);
+    let settled = (0..placement.shards).map(|_| nothing()).collect();
     let merging = Merging::new(options.merge_operator.clone(), None)?;
-    let budget = engine.write_budget.clone();
-    let tree = Tree::new(engine.env.as_ref(), id, name.into(), options, merging, (version, 1), budget);
-    let tree = Arc::new(tree);
-    engine.versions.create_keyspace(engine, &tree)?;
-    let mut alive = Alive::clone(&registry.alive());
-    alive.push(tree.clone());
-    registry.alive.store(Arc::new(alive));
+    let (env, named) = (engine.env.as_ref(), (keyspace, name.into()));
+    let space =
+        Arc::new(Space::new(env, named, options, merging, settled, placement, &engine.write_budget));
+    engine.versions.create_keyspace(engine, &space)?;
+    let mut spaces = registry.alive().spaces.clone();
+    spaces.push(space.clone());
+    registry.alive.store(Arc::new(Alive::of(spaces)));
     options::live::note_keyspaces(engine);
-    Ok(Keyspace(tree))
+    Ok(Keyspace(space))
+}
+
+/// Refuses an order of keys that calls different bytes equal where they may lie in different shards
+/// (rule 25).
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn check_order(options: &KeyspaceOptions, shards: u16) -> Result<()> {
+    if shards > 1 && !options.comparator.equal_is_identical() {
+        let text = "with more than one shard, keys that the comparator calls equal have to be the same bytes";
+        return Err(Error::invalid(text));
+    }
+    Ok(())
 }
 
 /// Drops a keyspace; durable when this returns.
-pub(crate) fn drop_keyspace(engine: &Arc<Engine>, tree: &Arc<Tree>) -> Result<()> {
+pub(crate) fn drop_keyspace(engine: &Arc<Engine>, space: &Arc<Space>) -> Result<()> {
     let _inside = engine.enter()?;
-    if tree.id.keyspace == 0 {
+    if space.id == 0 {
         return Err(Error::invalid("the default keyspace can't be dropped"));
     }
     let registry = &engine.keyspaces;
     let _only_one = registry.changing.enter();
-    engine.check_keyspace(tree)?;
+    engine.check_keyspace(space)?;
     // On a full disk it may be what makes room.
     if engine.error.is_lasting() {
         engine.error.check()?;
@@ -190,13 +228,13 @@ pub(crate) fn drop_keyspace(engine: &Arc<Engine>, tree: &Arc<Tree>) -> Result<()
     // A group that was logged before goes into memtables that nobody reads any more; one that is
     // logged after does not find the keyspace.
     let last = engine.commit.between_groups(engine, |_, _| {
-        let mut alive = Alive::clone(&registry.alive());
-        alive.retain(|other| !Arc::ptr_eq(other, tree));
-        registry.alive.store(Arc::new(alive));
-        tree.set_dropped()
+        let mut spaces = registry.alive().spaces.clone();
+        spaces.retain(|other| !Arc::ptr_eq(other, space));
+        registry.alive.store(Arc::new(Alive::of(spaces)));
+        space.set_dropped()
     });
     engine.wake_writers();
-    let result = engine.versions.drop_keyspace(engine, tree, last);
+    let result = engine.versions.drop_keyspace(engine, last);
     // There are files to bury, or a drop to write again.
     engine.handoff.wake.notify();
     engine.schedule();

@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::handoff::Reserved;
 use crate::keyspace;
 use crate::options::{CompactRangeOptions, FlushOptions};
+use crate::space::Space;
 use crate::tree::Tree;
 use crate::types::SeqNo;
 use crate::version::set::FlushGroup;
@@ -83,16 +84,26 @@ pub(crate) fn seal_as_leader(trees: &[Arc<Tree>], atomic: bool, last_seqno: SeqN
     }
 }
 
-/// Compacts `from..to` level by level into the last one.
+/// Compacts `from..to` of all shards, one after the other, into the last level.
 pub(crate) fn compact_range(
+    engine: &Arc<Engine>,
+    space: &Space,
+    options: &CompactRangeOptions,
+    from: Option<&[u8]>,
+    to: Option<&[u8]>,
+) -> Result<()> {
+    let _inside = engine.enter()?;
+    flush(engine, &space.trees, &FlushOptions::default())?;
+    space.trees.iter().try_for_each(|tree| compact_tree(engine, tree, options, from, to))
+}
+
+fn compact_tree(
     engine: &Arc<Engine>,
     tree: &Arc<Tree>,
     options: &CompactRangeOptions,
     from: Option<&[u8]>,
     to: Option<&[u8]>,
 ) -> Result<()> {
-    let _inside = engine.enter()?;
-    flush(engine, std::slice::from_ref(tree), &FlushOptions::default())?;
     // The scheduler starts none in this tree until we are done.
     tree.lock().compactions_paused += 1;
     let result = compact_levels(engine, tree, options, from, to);
@@ -198,7 +209,7 @@ fn wait_until_settled(engine: &Engine, tree: &Tree) -> Result<()> {
 /// The trees that hold writes which are neither in the log nor in settled tables.
 pub(crate) fn unlogged(engine: &Engine) -> Vec<Arc<Tree>> {
     let has_some = |tree: &&Arc<Tree>| tree.has_unlogged(&tree.lock());
-    engine.keyspaces.alive().iter().filter(has_some).cloned().collect()
+    engine.keyspaces.alive().trees.iter().filter(has_some).cloned().collect()
 }
 
 /// Flushes memtables that hold writes which are not in the log.

@@ -126,6 +126,20 @@ counters! {
     RangeJumps = range_jumps,
     /// Entries under range tombstones that flushes and compactions left out.
     RangeDeletedEntries = range_deleted_entries,
+    /// Values and operands that went to another shard than their own.
+    Redirects = redirects,
+    /// Bytes of their keys and values.
+    RedirectedBytes = redirected_bytes,
+    /// Clue entries that a newer entry, or a delete, made obsolete, and that were dropped.
+    CluesDropped = clues_dropped,
+    /// Clue entries that a rollback replaced by what they stood for.
+    CluesRolledBack = clues_rolled_back,
+    /// Redirected entries dropped since no clue needed them any more.
+    RedirectedDropped = redirected_dropped,
+    /// Rollbacks that have ended.
+    Rollbacks = rollbacks,
+    /// Rollbacks given up because of a new burst.
+    RollbackAborts = rollback_aborts,
     /// Tables that compactions did not read, because range tombstones hid all of them.
     RangeDeletedTables = range_deleted_tables,
     /// Pieces of range tombstones that compactions left out, because nothing older lay below.

@@ -26,20 +26,21 @@ use crate::obsolete::Graveyard;
 use crate::options::live::LiveOptions;
 use crate::options::{KeyspaceOptions, Options, RecoveryMode};
 use crate::snapshot::SnapshotList;
-use crate::tree::Tree;
-use crate::types::{DbId, FileNumber, TreeId};
+use crate::routing::{Placement, SHARDS_MAX};
+use crate::space::Space;
+use crate::types::{DbId, FileNumber};
 use crate::upgrade::FORMAT_VERSION;
-use crate::version::edit::{ManifestRecord, TreeEdit};
+use crate::version::edit::{KeyspaceDesc, ManifestRecord, TreeEdit};
 use crate::version::set::{VersionSet, start_manifest};
 use crate::version::{TableFile, TableMeta, Version};
 use crate::wal::log::{Log, LogWriter};
 use crate::write::budget::WriteBudget;
 use crate::write::commit::Commit;
-use crate::{Error, ErrorKind, Result, options, recovery};
+use crate::{Error, ErrorKind, Result, keyspace, options, recovery};
 
 mod state;
 
-use state::FoundTree;
+use state::FoundSpace;
 pub(crate) use state::{Found, list_keyspaces};
 
 /// Opens or creates the database in `dir`.
@@ -77,7 +78,7 @@ pub(crate) fn open(
     engine.versions.settle(&engine)?;
     save_options(&engine)?;
     remove_orphans(&engine)?;
-    for tree in engine.keyspaces.alive().iter() {
+    for tree in &engine.keyspaces.alive().trees {
         tree.refresh_stall(tree.lock());
     }
     if let Err(error) = Scheduler::start(&engine) {
@@ -119,17 +120,24 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     // Before `CURRENT` is there: an opening that finds it does not ask again whether the directory
     // itself would survive.
     fs.sync_dir(&parent_dir(dir))?;
-    let mut db_id: DbId = [0; 16];
-    db_id[..8].copy_from_slice(&env.random_u64().to_le_bytes());
-    db_id[8..].copy_from_slice(&env.random_u64().to_le_bytes());
+    let db_id: DbId = draw(env);
     let edit = TreeEdit {
         comparator: Some(options.comparator.name().to_owned()),
         merge_operator: options.merge_operator.as_ref().map(|operator| operator.name().to_owned()),
         floor: Some(1),
         ..TreeEdit::default()
     };
+    let shards = shards_of_new(options);
+    let default = KeyspaceDesc {
+        id: 0,
+        name: DEFAULT_KEYSPACE.to_owned(),
+        shards,
+        comparator: options.comparator.name().to_owned(),
+    };
     let snapshot = ManifestRecord {
         edits: vec![edit],
+        hash_key: Some(draw(env)),
+        keyspaces_created: Vec::from_iter((shards > 1).then_some(default)),
         next_file_number: Some(FileNumber(2)),
         last_seqno: Some(0),
         replay_start: Some(FileNumber(0)),
@@ -138,6 +146,23 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     };
     start_manifest(fs.as_ref(), dir, db_id, FileNumber(1), &snapshot)?;
     Ok(())
+}
+
+/// 16 random bytes.
+fn draw(env: &dyn Env) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&env.random_u64().to_le_bytes());
+    bytes[8..].copy_from_slice(&env.random_u64().to_le_bytes());
+    bytes
+}
+
+/// How many shards a database gets that is created with these options.
+fn shards_of_new(options: &Options) -> u16 {
+    match (&options.router, options.shards) {
+        (Some(router), 0) => router.0.shards_by_default().clamp(1, SHARDS_MAX),
+        (_, 0) => 1,
+        (_, shards) => shards as u16,
+    }
 }
 
 pub(crate) fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
@@ -163,7 +188,7 @@ fn check_there(dir: &Path, names: &[String], found: &Found, options: &Options) -
         gone.then(|| Error::corruption("a file that the manifest needs is missing").at_path(&file.path(dir)))
     };
     let mut tables = BTreeSet::new();
-    for (_, number) in found.trees.values().flat_map(|tree| tree.tables.keys()) {
+    for (_, number) in found.spaces.values().flat_map(|space| &space.trees).flat_map(|tree| tree.tables.keys()) {
         missing(FileName::Table(*number)).map_or(Ok(()), Err)?;
         if !tables.insert(*number) {
             let path = FileName::Table(*number).path(dir);
@@ -176,10 +201,10 @@ fn check_there(dir: &Path, names: &[String], found: &Found, options: &Options) -
     [found.replay_start, newest].iter().try_for_each(|n| missing(FileName::Log(*n)).map_or(Ok(()), Err))
 }
 
-/// The trees of all keyspaces that were found, and of those that `keyspaces` names and are not there
-/// yet, by ascending id; `found` knows the new ones afterwards. Each gets the options it is named
-/// with, or those of the default keyspace.
-fn make_trees(
+/// All keyspaces that were found, and those that `keyspaces` names and are not there yet, by ascending
+/// id; `found` knows the new ones afterwards. Each gets the options it is named with, or those of the
+/// default keyspace.
+fn make_spaces(
     env: &dyn Env,
     dir: &Path,
     options: &Options,
@@ -188,8 +213,9 @@ fn make_trees(
     budget: &Arc<WriteBudget>,
     may_create: bool,
 ) -> Result<Alive> {
+    let shards = check_shards(options, found).map_err(|error| error.at_path(dir))?;
     for (name, _) in keyspaces {
-        if found.trees.values().any(|tree| tree.name == *name) {
+        if found.spaces.values().any(|space| space.name == *name) {
             continue;
         }
         if !may_create {
@@ -200,26 +226,52 @@ fn make_trees(
         found.next_keyspace = id
             .checked_add(1)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, "the database has used up its keyspace ids"))?;
-        found.trees.insert(id, FoundTree::new(name));
+        found.spaces.insert(id, FoundSpace::new(name, shards));
     }
     let own: BTreeMap<&str, &KeyspaceOptions> = keyspaces.iter().map(|(name, own)| (*name, own)).collect();
     let default = options.keyspace();
-    let mut alive = Alive::with_capacity(found.trees.len());
-    for (id, tree) in std::mem::take(&mut found.trees) {
-        let options = own.get(tree.name.as_str()).map_or(&default, |own| own).clone();
-        let tree = make_tree(env, id, tree, options, budget).map_err(|error| error.at_path(dir))?;
-        alive.push(Arc::new(tree));
+    let router = options.router.as_ref().map(|router| router.0.clone());
+    let mut spaces = Vec::with_capacity(found.spaces.len());
+    for (id, space) in std::mem::take(&mut found.spaces) {
+        let options = own.get(space.name.as_str()).map_or(&default, |own| own).clone();
+        let placement = Placement {
+            shards: space.trees.len() as u16,
+            hash_key: found.hash_key,
+            router: router.clone(),
+        };
+        let space =
+            make_space(env, id, space, options, placement, budget).map_err(|error| error.at_path(dir))?;
+        spaces.push(Arc::new(space));
     }
-    Ok(alive)
+    Ok(Alive::of(spaces))
 }
 
-fn make_tree(
+/// How many shards the database has.
+///
+/// # Errors
+/// `InvalidArgument` if the options say another number, or have nobody to say which key is where.
+fn check_shards(options: &Options, found: &Found) -> Result<u16> {
+    let shards = found.spaces.values().next().map_or(1, |default| default.trees.len());
+    if options.shards != 0 && options.shards != shards {
+        let text = format!("the database has {shards} shards, the options say {}", options.shards);
+        return Err(Error::invalid(text));
+    }
+    let most = found.spaces.values().map(|space| space.trees.len()).max().unwrap_or(1);
+    if most > 1 && options.router.is_none() {
+        let text = format!("the database has {most} shards: opening it needs the router that placed its keys");
+        return Err(Error::invalid(text));
+    }
+    Ok(shards as u16)
+}
+
+fn make_space(
     env: &dyn Env,
-    keyspace: u32,
-    found: FoundTree,
+    id: u32,
+    found: FoundSpace,
     options: KeyspaceOptions,
+    placement: Placement,
     budget: &Arc<WriteBudget>,
-) -> Result<Tree> {
+) -> Result<Space> {
     let comparator = &options.comparator;
     if let Some(name) = found.comparator.filter(|name| name != comparator.name()) {
         let text = format!(
@@ -229,16 +281,19 @@ fn make_tree(
         );
         return Err(Error::invalid(text));
     }
-    let added: Vec<(u8, Arc<TableFile>)> = found
-        .tables
-        .into_iter()
-        .map(|((level, _), desc)| (level, TableFile::new(comparator, TableMeta::of_desc(desc))))
-        .collect();
-    let version = Version::empty(comparator.clone()).apply(&[], &added)?;
+    keyspace::check_order(&options, placement.shards)?;
+    let mut settled = Vec::with_capacity(found.trees.len());
+    for tree in found.trees {
+        let added: Vec<(u8, Arc<TableFile>)> = tree
+            .tables
+            .into_iter()
+            .map(|((level, _), desc)| (level, TableFile::new(comparator, TableMeta::of_desc(desc))))
+            .collect();
+        let version = Version::empty(comparator.clone()).apply(&[], &added)?;
+        settled.push((Arc::new(version), tree.floor));
+    }
     let merging = Merging::new(options.merge_operator.clone(), found.merge_operator)?;
-    let id = TreeId { keyspace, shard: 0 };
-    let name = found.name.into();
-    Ok(Tree::new(env, id, name, options, merging, (Arc::new(version), found.floor), budget.clone()))
+    Ok(Space::new(env, (id, found.name.into()), options, merging, settled, placement, budget))
 }
 
 /// Refuses options that contradict each other or themselves. From here on the user's objects are called
@@ -278,7 +333,7 @@ pub(crate) fn build(
     let graveyard = Arc::new(Graveyard::default());
     let write_budget = Arc::new(WriteBudget::new(options.write_buffers_total()));
     let may_create = options.create_if_missing && !read_only;
-    let trees = make_trees(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget, may_create)?;
+    let alive = make_spaces(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget, may_create)?;
     let io = env.start_io(&IoOptions { use_ring: options.use_io_uring, ..IoOptions::default() })?;
     let log = Log::new(
         env.as_ref(),
@@ -291,11 +346,12 @@ pub(crate) fn build(
     );
     Ok(Arc::new(Engine {
         db_id: found.db_id,
+        hash_key: found.hash_key,
         format_version: found.format_version,
         read_only,
-        tree: trees[0].clone(),
-        versions: VersionSet::reopened(env.as_ref(), found.manifest, trees.clone()),
-        keyspaces: Keyspaces::new(env.as_ref(), trees, found.next_keyspace),
+        space: alive.spaces[0].clone(),
+        versions: VersionSet::reopened(env.as_ref(), found.manifest, alive.trees.clone()),
+        keyspaces: Keyspaces::new(env.as_ref(), alive, found.next_keyspace),
         write_budget,
         commit: Commit::new(LogWriter::default(), found.last_seqno),
         log,
@@ -314,6 +370,7 @@ pub(crate) fn build(
         next_job: AtomicU64::new(1),
         closing: AtomicBool::new(false),
         stopped: AtomicBool::new(false),
+        rollbacks_asked: AtomicUsize::new(0),
         inside: AtomicUsize::new(0),
         lock: parking_lot::Mutex::new(Some(lock)),
         dir: dir.to_path_buf(),
@@ -334,7 +391,7 @@ fn save_options(engine: &Engine) -> Result<()> {
 /// segments that are not needed or were dropped as torn. Only files with names of ours.
 fn remove_orphans(engine: &Engine) -> Result<()> {
     let fs = engine.env.fs();
-    let views: Vec<_> = engine.keyspaces.alive().iter().map(|tree| tree.view()).collect();
+    let views: Vec<_> = engine.keyspaces.alive().trees.iter().map(|tree| tree.view()).collect();
     let live: BTreeSet<FileNumber> =
         views.iter().flat_map(|view| view.version.all_tables()).map(|(_, table)| table.number()).collect();
     let segments = engine.log.numbers();

@@ -128,6 +128,7 @@ fn find(name: &str) -> std::result::Result<&'static Row, String> {
     ROWS.iter().find(|row| row.info.name == name).ok_or_else(|| "no such option".into())
 }
 
+const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 impl Options {
@@ -299,12 +300,34 @@ impl Default for KeyspaceOptions {
     }
 }
 
+/// Tables of shards are not made smaller than this because they are many: each costs an open file.
+const SHARD_TABLE_BYTES: u64 = 16 * MIB;
+
 impl KeyspaceOptions {
     /// The same as options of a database, the rest of which is at its defaults.
     fn in_database(&self) -> Options {
         let mut options = Options::default();
         options.set_keyspace(self);
         options
+    }
+
+    /// What one of `shards` trees gets of them: all together have the memory, the levels and the debt of
+    /// one. Memtables get sizes of their own, from 3/4 to 5/4 of an equal share: hash placement would fill
+    /// and flush equal ones in phase.
+    pub(crate) fn share(&self, shard: u16, shards: u16) -> KeyspaceOptions {
+        let mut own = self.clone();
+        if shards < 2 {
+            return own;
+        }
+        let n = u64::from(shards);
+        let (at, of) = (2 * u64::from(shard) + 1 + 3 * n, 4 * n);
+        own.write_buffer_bytes = (self.write_buffer_bytes / n * at / of).max(64 * KIB);
+        own.level_base_bytes = (self.level_base_bytes / n).max(64 * KIB);
+        own.table_bytes = (self.table_bytes / n).max(self.table_bytes.min(SHARD_TABLE_BYTES));
+        own.pending_compaction_soft_bytes = (self.pending_compaction_soft_bytes / n).max(MIB);
+        own.pending_compaction_hard_bytes = (self.pending_compaction_hard_bytes / n).max(MIB);
+        own.delayed_write_bytes_per_s = (self.delayed_write_bytes_per_s / n).max(64 * KIB);
+        own
     }
 
     /// The same with the user's objects as the engine calls them: names asked for once, panics caught.

@@ -120,7 +120,10 @@ pub(crate) fn get(engine: &Arc<Engine>, trees: &[Arc<Tree>], name: &str) -> Opti
         "dialsm.stats-json" => return Some(stats_json(engine, trees)),
         "dialsm.options" => {
             return Some(match trees {
-                [tree] if tree.id.keyspace != 0 => tree.options.load().to_text(),
+                [tree, ..] if tree.id.keyspace != 0 && trees.iter().all(|t| t.id.keyspace == tree.id.keyspace) => {
+                    let space = engine.keyspaces.alive().by_id(tree.id.keyspace).cloned();
+                    space.map_or_else(String::new, |space| space.options.load().to_text())
+                }
                 _ => engine.options.load().to_text(),
             });
         }
@@ -160,7 +163,7 @@ fn of_database(engine: &Engine, name: &str) -> Option<u64> {
         "dialsm.block-cache-usage" => engine.blocks.usage(),
         "dialsm.table-cache-usage" => engine.tables.usage(),
         "dialsm.obsolete-tables" => engine.graveyard.len() as u64,
-        "dialsm.num-keyspaces" => engine.keyspaces.alive().len() as u64,
+        "dialsm.num-keyspaces" => engine.keyspaces.alive().spaces.len() as u64,
         "dialsm.all-memtables-bytes" => engine.write_budget.bytes(),
         "dialsm.unsettled-installs" => engine.versions.unsettled() as u64,
         "dialsm.undurable-tables" => engine.handoff.undurable_tables() as u64,

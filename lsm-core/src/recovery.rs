@@ -12,10 +12,14 @@ use std::sync::atomic::Ordering;
 
 use dialsm_io::fs::Access;
 
-use crate::batch::OpIter;
+use crate::batch::{Op, OpIter};
 use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::filename::FileName;
+use crate::key::Kind;
+use crate::keyspace::Alive;
+use crate::routing::{encode_clue, redirected};
+use crate::space::Space;
 use crate::tree::Tree;
 use crate::types::{FileNumber, SeqNo};
 use crate::wal::log::{OldSegment, Parts, note_part};
@@ -78,31 +82,43 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
 /// The trees while the log is replayed, and what of each segment they hold.
 struct Replay<'a> {
     engine: &'a Arc<Engine>,
-    /// By ascending id, with the sequences that their tables begin to lack.
-    trees: Vec<(Arc<Tree>, SeqNo)>,
+    alive: Arc<Alive>,
+    /// By the places of the trees in `alive`: the sequences that their tables begin to lack.
+    floors: Vec<SeqNo>,
+    /// By the places of the keyspaces in `alive`: the places of their first trees.
+    first: Vec<usize>,
     parts: Vec<(FileNumber, Parts)>,
     /// Trees of the record at hand, by their places.
     touched: Vec<usize>,
+    /// Scratch for a clue.
+    clue: Vec<u8>,
 }
 
 impl Replay<'_> {
     fn new(engine: &Arc<Engine>) -> Replay<'_> {
         let alive = engine.keyspaces.alive();
-        let trees = alive.iter().map(|tree| (tree.clone(), tree.lock().durable_floor)).collect();
-        Replay { engine, trees, parts: Vec::new(), touched: Vec::new() }
+        let floors = alive.trees.iter().map(|tree| tree.lock().durable_floor).collect();
+        let first = alive.spaces.iter().scan(0, |next, space| {
+            let first = *next;
+            *next += space.trees.len();
+            Some(first)
+        });
+        let first = first.collect();
+        Replay { engine, alive, floors, first, parts: Vec::new(), touched: Vec::new(), clue: Vec::new() }
     }
 
     fn apply(&mut self, record: &Record<'_>) -> Result<()> {
         let engine = self.engine;
         let last = record.first_seqno + u64::from(record.count) - 1;
         self.touched.clear();
-        // The place of the last operation's tree, which is mostly that of the next.
+        // The place of the last operation's keyspace, which is mostly that of the next.
         let mut at = 0;
-        let watch = Watch::begin_any(self.trees.iter().map(|(tree, _)| &tree.comparator));
+        let alive = self.alive.clone();
+        let watch = Watch::begin_any(alive.spaces.iter().map(|space| &space.comparator));
         for (seqno, op) in (record.first_seqno..).zip(OpIter::new(record.payload)) {
             let op = op?;
-            if self.trees[at].0.id.keyspace != op.keyspace {
-                match self.trees.binary_search_by_key(&op.keyspace, |(tree, _)| tree.id.keyspace) {
+            if alive.spaces[at].id != op.keyspace {
+                match alive.spaces.binary_search_by_key(&op.keyspace, |space| space.id) {
                     Ok(found) => at = found,
                     Err(_) if op.keyspace < engine.keyspaces.next_id() => continue,
                     Err(_) => {
@@ -111,13 +127,7 @@ impl Replay<'_> {
                     }
                 }
             }
-            if self.touched.last() != Some(&at) && !self.touched.contains(&at) {
-                self.touched.push(at);
-            }
-            let (tree, floor) = &self.trees[at];
-            if seqno >= *floor {
-                tree.view_guard().active.table.insert(op.key, seqno, op.kind, op.value);
-            }
+            self.apply_op(&alive.spaces[at], self.first[at], seqno, &op)?;
         }
         watch.check()?;
         engine.commit.visible().fetch_max(last, Ordering::AcqRel);
@@ -125,12 +135,48 @@ impl Replay<'_> {
         self.flush_full(last)
     }
 
+    /// Puts an operation of `space`, whose first tree is at `first`, where it went when it was written.
+    fn apply_op(&mut self, space: &Space, first: usize, seqno: SeqNo, op: &Op<'_>) -> Result<()> {
+        if op.kind == Kind::RangeDelete {
+            for shard in 0..space.trees.len() {
+                self.insert(first + shard, seqno, op.kind, op.key, op.value);
+            }
+            return Ok(());
+        }
+        let primary = if space.shards() > 1 { space.placement.place(op.key) } else { 0 };
+        let Some(fallback) = op.fallback else {
+            self.insert(first + usize::from(primary), seqno, op.kind, op.key, op.value);
+            return Ok(());
+        };
+        if fallback >= space.shards() || fallback == primary {
+            let text = format!("a value is redirected from shard {primary} to {fallback} of {}", space.shards());
+            return Err(Error::corruption(text));
+        }
+        let (clue, value) = redirected(op.kind);
+        self.insert(first + usize::from(fallback), seqno, value, op.key, op.value);
+        encode_clue(fallback, &mut self.clue);
+        let bytes = std::mem::take(&mut self.clue);
+        self.insert(first + usize::from(primary), seqno, clue, op.key, &bytes);
+        self.clue = bytes;
+        Ok(())
+    }
+
+    /// Puts an entry into a tree unless the tree's tables have it (rule 12).
+    fn insert(&mut self, at: usize, seqno: SeqNo, kind: Kind, key: &[u8], value: &[u8]) {
+        if self.touched.last() != Some(&at) && !self.touched.contains(&at) {
+            self.touched.push(at);
+        }
+        if seqno >= self.floors[at] {
+            self.alive.trees[at].view_guard().active.table.insert(key, seqno, kind, value);
+        }
+    }
+
     fn note_parts(&mut self, segment: FileNumber, last: SeqNo) {
         if self.parts.last().is_none_or(|(number, _)| *number != segment) {
             self.parts.push((segment, Parts::new()));
         }
         let (_, parts) = self.parts.last_mut().expect("one was just pushed");
-        self.touched.iter().for_each(|at| note_part(parts, self.trees[*at].0.id, last));
+        self.touched.iter().for_each(|at| note_part(parts, self.alive.trees[*at].id, last));
     }
 
     fn flush_full(&self, last: SeqNo) -> Result<()> {
@@ -139,7 +185,7 @@ impl Replay<'_> {
             return Ok(());
         }
         for at in &self.touched {
-            let tree = &self.trees[*at].0;
+            let tree = &self.alive.trees[*at];
             let view = tree.view();
             let bytes = view.active.table.bytes_used() as u64;
             engine.write_budget.charge(&view.active.charge, bytes);
@@ -148,7 +194,7 @@ impl Replay<'_> {
             }
         }
         while engine.write_budget.wants_switch() {
-            let filled = self.trees.iter().map(|(tree, _)| tree).filter(|tree| tree.may_switch());
+            let filled = self.alive.trees.iter().filter(|tree| tree.may_switch());
             let Some(largest) = filled.max_by_key(|tree| tree.active_bytes()) else { break };
             flush_one(engine, largest, last)?;
         }

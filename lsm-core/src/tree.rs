@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
-use dialsm_io::Env;
+use arc_swap::Guard;
+use dialsm_io::Event;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::compaction::debt::pending_compaction_bytes;
@@ -19,6 +19,8 @@ use crate::merge_operator::Merging;
 use crate::options::KeyspaceOptions;
 use crate::options::live::LiveKeyspaceOptions;
 use crate::prefix::PrefixExtractor;
+use crate::routing::ShardState;
+use crate::space::{SpaceView, Views};
 use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
 use crate::version::set::FlushGroup;
@@ -28,6 +30,9 @@ use crate::write::stall::{StallGate, StallInputs, admission};
 /// What the last memtable that may be opened takes before the flush of the oldest has begun, as a
 /// share of its size.
 const RATION_START: f64 = 0.25;
+
+/// Memtables with nothing but clues and deletes that a tree may have sealed beyond its number.
+const SEALED_RESERVES_MAX: usize = 4;
 
 /// A memtable with what the commit and flush paths need to know about it.
 pub(crate) struct Buffer {
@@ -107,17 +112,46 @@ pub(crate) struct TreeState {
     pub(crate) unlogged_floor: SeqNo,
 }
 
+/// What a tree begins with: what is settled of it, its version and the floor of that.
+pub(crate) struct TreeStart {
+    pub(crate) id: TreeId,
+    pub(crate) shards: u16,
+    pub(crate) name: Arc<str>,
+    pub(crate) options: KeyspaceOptions,
+    pub(crate) merging: Merging,
+    pub(crate) version: Arc<Version>,
+    pub(crate) durable_floor: SeqNo,
+    /// Rung when a door of the keyspace changes: who waits at one may go by another.
+    pub(crate) door_changed: Arc<dyn Event>,
+}
+
+/// The published view of a tree, for a short look.
+pub(crate) struct TreeGuard {
+    space: Guard<Arc<SpaceView>>,
+    shard: u16,
+}
+
+impl std::ops::Deref for TreeGuard {
+    type Target = TreeView;
+    #[inline]
+    fn deref(&self) -> &TreeView {
+        self.space.shard(self.shard)
+    }
+}
+
 /// One keyspace in one shard.
 pub(crate) struct Tree {
     pub(crate) id: TreeId,
+    /// How many shards its keyspace has.
+    pub(crate) shards: u16,
     /// The name of its keyspace.
     pub(crate) name: Arc<str>,
     pub(crate) comparator: Comparator,
     pub(crate) merging: Merging,
     pub(crate) prefix_extractor: Option<PrefixExtractor>,
-    /// Those of its keyspace. The objects among them do not change, and stand above.
+    /// Its share of its keyspace's. The objects among them do not change, and stand above.
     pub(crate) options: LiveKeyspaceOptions,
-    view: ArcSwap<TreeView>,
+    views: Arc<Views>,
     state: Mutex<TreeState>,
     pub(crate) stall: StallGate,
     /// That of the database; tells the trees of two databases apart.
@@ -125,22 +159,26 @@ pub(crate) struct Tree {
     dropped: AtomicBool,
     /// Bytes that the active memtable may have now; see [`Tree::ration`].
     ration: AtomicU64,
+    numbers: Numbers,
+}
+
+/// What a router may ask of a tree, kept where it changes.
+#[derive(Default)]
+struct Numbers {
+    l0_runs: AtomicUsize,
+    pending_bytes: AtomicU64,
+    table_bytes: AtomicU64,
+    /// Bits of an `f64`: see [`Tree::pressure`].
+    pressure: AtomicU64,
 }
 
 impl Tree {
-    /// A tree with what is settled of it: its version, and the floor of that.
-    pub(crate) fn new(
-        env: &dyn Env,
-        id: TreeId,
-        name: Arc<str>,
-        options: KeyspaceOptions,
-        merging: Merging,
-        (version, durable_floor): (Arc<Version>, SeqNo),
-        budget: Arc<WriteBudget>,
-    ) -> Tree {
+    /// A tree whose first view is among `views`.
+    pub(crate) fn new(start: TreeStart, views: Arc<Views>, budget: Arc<WriteBudget>) -> Tree {
+        let TreeStart { id, shards, name, options, merging, version, durable_floor, door_changed } = start;
         let next_epoch = version.l0().first().map_or(1, |newest| newest.meta().epoch + 1);
         let state = TreeState {
-            durable: version.clone(),
+            durable: version,
             durable_floor,
             next_epoch,
             flushing: false,
@@ -150,21 +188,28 @@ impl Tree {
             dropped: false,
             unlogged_floor: 0,
         };
-        let active = Buffer::new(&options.comparator, durable_floor - 1);
         Tree {
             id,
+            shards,
             name,
             comparator: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             options: LiveKeyspaceOptions::new(options),
             merging,
             ration: AtomicU64::new(u64::MAX),
-            view: ArcSwap::from_pointee(TreeView { active, sealed: Vec::new(), version }),
+            numbers: Numbers::default(),
+            views,
             state: Mutex::new(state),
-            stall: StallGate::new(env.event()),
+            stall: StallGate::new(door_changed),
             budget,
             dropped: AtomicBool::new(false),
         }
+    }
+
+    /// What readers see of a tree that was just opened.
+    pub(crate) fn first_view(comparator: &Comparator, version: &Arc<Version>, floor: SeqNo) -> Arc<TreeView> {
+        let active = Buffer::new(comparator, floor - 1);
+        Arc::new(TreeView { active, sealed: Vec::new(), version: version.clone() })
     }
 
     /// Whether this is a tree of the database with that budget.
@@ -203,34 +248,15 @@ impl Tree {
         last.version.clone()
     }
 
-    /// The published view.
+    /// The published view, to keep.
     pub(crate) fn view(&self) -> Arc<TreeView> {
-        self.view.load_full()
+        self.views.load().shard(self.id.shard).clone()
     }
 
-    /// The published view together with a sequence number that it serves (rule 10).
+    /// The published view, for a short look.
     #[inline]
-    pub(crate) fn view_at_visible(&self, visible: &AtomicU64) -> (arc_swap::Guard<Arc<TreeView>>, SeqNo) {
-        self.view_at(|| visible.load(Ordering::Acquire))
-    }
-
-    /// As [`Tree::view_at_visible`], with the look at the visible sequence in the caller's hands: a test
-    /// lets the world change around it.
-    #[inline]
-    fn view_at(&self, look: impl Fn() -> SeqNo) -> (arc_swap::Guard<Arc<TreeView>>, SeqNo) {
-        loop {
-            let view = self.view.load();
-            let seqno = look();
-            if Arc::ptr_eq(&view, &self.view.load()) {
-                return (view, seqno);
-            }
-        }
-    }
-
-    /// The published view, for a reader that has its sequence from a snapshot.
-    #[inline]
-    pub(crate) fn view_guard(&self) -> arc_swap::Guard<Arc<TreeView>> {
-        self.view.load()
+    pub(crate) fn view_guard(&self) -> TreeGuard {
+        TreeGuard { space: self.views.load(), shard: self.id.shard }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, TreeState> {
@@ -239,13 +265,12 @@ impl Tree {
 
     /// Publishes a view built from the present one. The lock makes sure that it is the latest.
     pub(crate) fn publish(&self, _proof: &mut TreeState, change: impl FnOnce(&TreeView) -> TreeView) {
-        let next = change(&self.view.load());
-        self.view.store(Arc::new(next));
+        self.views.replace(self.id.shard, change);
     }
 
     /// Counts a group as writer of the active memtable. Leader only.
     pub(crate) fn join_writer(&self, logged: bool) -> Arc<Buffer> {
-        let buffer = self.view.load().active.clone();
+        let buffer = self.view_guard().active.clone();
         buffer.writers.fetch_add(1, Ordering::AcqRel);
         if !logged {
             buffer.unlogged.store(true, Ordering::Release);
@@ -256,19 +281,68 @@ impl Tree {
     /// Whether it holds writes that are neither in the log nor in settled tables. As the leader:
     /// another group could bring some.
     pub(crate) fn has_unlogged(&self, state: &TreeState) -> bool {
-        let view = self.view.load();
+        let view = self.view_guard();
         let mut buffers = view.sealed.iter().chain([&view.active]);
         state.unlogged_floor > state.durable_floor || buffers.any(|buffer| buffer.has_unlogged())
+    }
+
+    /// How far along the way from free to stopped writers are: 0 free, 1 stopped.
+    #[inline]
+    pub(crate) fn pressure(&self) -> f64 {
+        f64::from_bits(self.numbers.pressure.load(Ordering::Acquire))
+    }
+
+    /// Whether it should not take what another shard could.
+    #[inline]
+    pub(crate) fn is_pressed(&self, threshold: f64) -> bool {
+        let pressure = self.pressure();
+        pressure > 0.0 && pressure >= threshold
+    }
+
+    /// What a router is told of it; it is open below a pressure of `threshold`.
+    pub(crate) fn shard_state(&self, threshold: f64) -> ShardState {
+        let view = self.view_guard();
+        let memtables = std::iter::once(&view.active).chain(&view.sealed);
+        ShardState {
+            is_open: !self.is_pressed(threshold),
+            l0_runs: self.numbers.l0_runs.load(Ordering::Relaxed),
+            memtable_bytes: memtables.map(|buffer| buffer.table.bytes_used() as u64).sum(),
+            pending_bytes: self.numbers.pending_bytes.load(Ordering::Relaxed),
+            table_bytes: self.numbers.table_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Bytes that the active memtable may reach with what has no other place: clues and deletes.
+    fn allowance(&self, view: &TreeView, reserve: u64) -> u64 {
+        let surplus = view.sealed.len() + 1 > self.options.load().write_buffers_max;
+        if surplus { reserve } else { self.options.write_buffer_bytes() + reserve }
+    }
+
+    /// Whether clues and deletes have room though the door is shut (rule 22). A reserve that is full is
+    /// sealed with its memtable, a few times, and the next one opened.
+    pub(crate) fn has_reserve(&self, reserve: u64) -> bool {
+        let view = self.view_guard();
+        (view.active.table.bytes_used() as u64) < self.allowance(&view, reserve) || self.may_seal_reserve(&view)
+    }
+
+    fn may_seal_reserve(&self, view: &TreeView) -> bool {
+        view.sealed.len() + 1 < self.options.load().write_buffers_max + SEALED_RESERVES_MAX
     }
 
     /// Switches a full memtable, or shuts the door if no further one may be opened. Leader only.
     #[inline]
     pub(crate) fn switch_if_full(&self, engine: &Engine, last_seqno: SeqNo) {
-        let view = self.view.load();
+        let view = self.view_guard();
         let bytes = view.active.table.bytes_used() as u64;
         if bytes >= self.options.write_buffer_bytes() {
             drop(view);
             self.switch_full(engine, last_seqno);
+        } else if self.shards > 1
+            && view.sealed.len() >= self.options.load().write_buffers_max
+            && bytes >= engine.options.load().clue_reserve_bytes
+        {
+            drop(view);
+            self.seal_reserve(engine, last_seqno);
         } else if bytes >= self.ration.load(Ordering::Acquire) {
             drop(view);
             self.block(self.lock());
@@ -285,30 +359,48 @@ impl Tree {
 
     /// Whether there is something to switch and another memtable may be opened.
     pub(crate) fn may_switch(&self) -> bool {
-        let view = self.view.load();
+        let view = self.view_guard();
         !view.active.table.is_empty() && view.sealed.len() + 1 < self.options.load().write_buffers_max
     }
 
     /// Whether the entry of this tree with that sequence is in the active memtable.
     pub(crate) fn has_active(&self, seqno: SeqNo) -> bool {
-        self.view.load().active.opened_after < seqno
+        self.view_guard().active.opened_after < seqno
     }
 
     /// Bytes of the active memtable.
     pub(crate) fn active_bytes(&self) -> usize {
-        self.view.load().active.table.bytes_used()
+        self.view_guard().active.table.bytes_used()
     }
 
     #[cold]
     fn switch_full(&self, engine: &Engine, last_seqno: SeqNo) {
         let mut state = self.lock();
-        if self.view.load().sealed.len() + 1 < self.options.load().write_buffers_max {
+        if self.view_guard().sealed.len() + 1 < self.options.load().write_buffers_max {
             self.switch(&mut state, last_seqno);
             drop(state);
             self.ration(0.0);
             engine.schedule();
         } else {
             self.block(state);
+            self.seal_reserve(engine, last_seqno);
+        }
+    }
+
+    /// Seals a memtable whose reserve is full: the door stays shut, and clues and deletes go on into the
+    /// next one, which has the reserve alone. Leader only.
+    #[cold]
+    fn seal_reserve(&self, engine: &Engine, last_seqno: SeqNo) {
+        let mut state = self.lock();
+        let view = self.view_guard();
+        let is_full =
+            view.active.table.bytes_used() as u64 >= self.allowance(&view, engine.options.load().clue_reserve_bytes);
+        if self.shards > 1 && is_full && self.may_seal_reserve(&view) {
+            drop(view);
+            self.switch(&mut state, last_seqno);
+            state.memtable_blocked = true;
+            self.refresh_stall(state);
+            engine.schedule();
         }
     }
 
@@ -327,7 +419,7 @@ impl Tree {
     /// times for a little instead of once for all of it, and loses nothing: the memtable that follows can't
     /// be opened before the flush has ended, whatever the pace.
     pub(crate) fn ration(&self, done: f64) {
-        let view = self.view.load();
+        let view = self.view_guard();
         let options = self.options.load();
         let last = !view.sealed.is_empty() && view.sealed.len() + 1 >= options.write_buffers_max;
         let share = RATION_START + (1.0 - RATION_START) * done;
@@ -366,17 +458,23 @@ impl Tree {
     /// Recomputes the state of the door from what is true now. Takes the lock's guard, because
     /// writers are woken only after it is released.
     pub(crate) fn refresh_stall(&self, mut state: MutexGuard<'_, TreeState>) {
-        let view = self.view.load();
+        let view = self.view_guard();
         if state.memtable_blocked && self.has_room(&view) {
             state.memtable_blocked = false;
         }
         let options = self.options.load();
         let inputs = StallInputs {
             memtable_blocked: state.memtable_blocked,
-            l0_runs: view.version.l0().len(),
+            l0_runs: view.version.l0_depth(),
             pending_bytes: pending_compaction_bytes(&view.version, &options.strategy),
         };
-        let changed = self.stall.set(admission(&inputs, &options));
+        let admission = admission(&inputs, &options);
+        self.numbers.l0_runs.store(inputs.l0_runs, Ordering::Relaxed);
+        self.numbers.pending_bytes.store(inputs.pending_bytes, Ordering::Relaxed);
+        let table_bytes = view.version.levels().iter().map(|level| level.bytes()).sum();
+        self.numbers.table_bytes.store(table_bytes, Ordering::Relaxed);
+        self.numbers.pressure.store(admission.pressure().to_bits(), Ordering::Release);
+        let changed = self.stall.set(admission);
         drop(view);
         drop(state);
         if changed {

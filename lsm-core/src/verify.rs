@@ -21,7 +21,7 @@ pub struct VerifyReport {
 pub(crate) fn verify(engine: &Arc<Engine>, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
     engine.check_open()?;
     let alive = engine.keyspaces.alive();
-    let views: Vec<_> = alive.iter().map(|tree| (tree, tree.view())).collect();
+    let views: Vec<_> = alive.trees.iter().map(|tree| (tree, tree.view())).collect();
     views.iter().try_for_each(|(_, view)| view.version.check_invariants())?;
     let tables =
         || views.iter().flat_map(|(tree, view)| view.version.all_tables().map(move |(_, t)| (*tree, t)));

@@ -80,7 +80,7 @@ pub(crate) fn scores(version: &Version, strategy: &Strategy, targets: &LevelTarg
 }
 
 fn l0_score(version: &Version, strategy: &Strategy, targets: &LevelTargets) -> f64 {
-    let idle = || version.l0().iter().filter(|f| !f.compacting());
+    let idle = || version.l0().iter().filter(|f| !f.compacting() && !f.meta().is_clue_only());
     let bytes: u64 = idle().map(|f| f.file_bytes()).sum();
     let mut score = idle().count() as f64 / strategy.l0_files as f64;
     if bytes >= strategy.level_bytes_base {
@@ -100,7 +100,7 @@ fn l0_score(version: &Version, strategy: &Strategy, targets: &LevelTargets) -> f
 pub fn pending_compaction_bytes(version: &Version, strategy: &Strategy) -> u64 {
     let targets = LevelTargets::of(version, strategy);
     let l0_bytes = version.level_bytes(0);
-    let l0_due = version.l0().len() >= strategy.l0_files || l0_bytes >= strategy.level_bytes_base;
+    let l0_due = version.l0_depth() >= strategy.l0_files || l0_bytes >= strategy.level_bytes_base;
     let (mut debt, mut coming) = (0u64, 0u64);
     if l0_due {
         debt = l0_bytes.saturating_add(version.level_bytes(targets.base));

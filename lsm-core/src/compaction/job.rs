@@ -17,6 +17,7 @@ use dialsm_io::env::Nanos;
 use dialsm_io::{Event, Priority};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::clues::OtherShards;
 use super::output::{Outputs, Written};
 use super::plan::{Plan, Reason, SubRange};
 use super::visibility::CompactionIter;
@@ -28,6 +29,7 @@ use crate::invariants::check_installed;
 use crate::key::user_key;
 use crate::metrics::Counter;
 use crate::range_del::RangeDels;
+use crate::rollback;
 use crate::range_del::fragments::{Covering, Fragment, before, clip, needed};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
@@ -57,12 +59,13 @@ pub(crate) fn run(
     cancel: Option<&Arc<AtomicBool>>,
     wait: bool,
 ) -> Result<()> {
-    let done = Done { tree: tree.clone(), plan: plan.clone(), reserved, started: engine.env.now() };
+    let clues = clue_ways(engine, plan);
+    let done = Done { tree: tree.clone(), plan: plan.clone(), clues, reserved, started: engine.env.now() };
     if plan.trivial_move {
         engine.metrics.add(Counter::TrivialMoves, plan.files().count() as u64);
         return done.install(engine, Ok(Written::default()));
     }
-    match merge_all(engine, tree, plan, cancel) {
+    match merge_all(engine, tree, plan, clues, cancel) {
         Ok(written) => {
             if wait && engine.handoff.is_deferred(engine) {
                 written.wait_written(engine);
@@ -89,6 +92,7 @@ fn is_damage(error: &Error) -> bool {
 struct Done {
     tree: Arc<Tree>,
     plan: Plan,
+    clues: ClueWays,
     reserved: Option<Reserved>,
     started: Nanos,
 }
@@ -99,7 +103,7 @@ impl Done {
         let bytes = written.as_ref().map_or(0, Written::bytes);
         let reserved = self.reserved.take();
         let installed =
-            written.and_then(|written| install(engine, &self.tree, &self.plan, written, reserved));
+            written.and_then(|written| install(engine, &self.tree, &self.plan, self.clues, written, reserved));
         {
             let mut state = self.tree.lock();
             self.plan.release();
@@ -125,11 +129,31 @@ impl Done {
     }
 }
 
+/// What becomes of the clues that a compaction meets.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ClueWays {
+    /// They are replaced by what they stand for.
+    pub(crate) rolls_back: bool,
+    /// Out of L0: those that are newer than all that leaves it stay there, as its oldest run (rule 4), in
+    /// a table of their own; the rest goes down with the values.
+    pub(crate) splits: bool,
+}
+
+/// The two kinds of tables that a compaction writes which splits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Values,
+    Clues,
+}
+
 /// A compaction cut into parts by key.
 pub(crate) struct SubJobs {
     tree: Arc<Tree>,
     plan: Plan,
     snapshots: Vec<SeqNo>,
+    clues: ClueWays,
+    /// Of a table that is made again: what belongs into it.
+    class: Option<Class>,
     ranges: Vec<SubRange>,
     next: AtomicUsize,
     unfinished: AtomicUsize,
@@ -156,7 +180,12 @@ impl SubJobs {
         self.done.notify();
     }
 
-    fn merge(&self, engine: &Arc<Engine>, range: &SubRange, between: &dyn Fn()) -> Result<Written> {
+    fn merge(
+        &self,
+        engine: &Arc<Engine>,
+        range: &SubRange,
+        between: &dyn Fn(),
+    ) -> Result<Written> {
         let watch = Watch::begin(&self.tree.comparator);
         let meanwhile = || {
             between();
@@ -167,17 +196,19 @@ impl SubJobs {
         let priority = match plan.reason {
             Reason::Redo => Priority::Flush,
             Reason::Manual => Priority::User,
+            Reason::Rollback | Reason::Collect => Priority::Deep,
             _ if out_of_l0 => Priority::L0,
             _ => Priority::Deep,
         };
-        let level = usize::from(plan.output_level);
-        let mut outputs = Outputs::new(engine, &self.tree, level, plan.output_epoch.unwrap_or(0))
-            .limited(priority, plan.input_bytes(), &meanwhile)
+        let outputs = |level: usize, epoch: u64| {
+            let outputs = Outputs::new(engine, &self.tree, level, epoch);
+            let outputs = outputs.limited(priority, plan.input_bytes(), &meanwhile);
+            if plan.reason == Reason::Redo { outputs.again() } else { outputs }
+        };
+        let values = outputs(usize::from(plan.output_level), plan.output_epoch.unwrap_or(0))
             .with_grandparents(&plan.grandparents);
-        if plan.reason == Reason::Redo {
-            outputs = outputs.again();
-        }
-        Written::watched(self.merge_into(engine, range, outputs, &meanwhile), &watch, engine)
+        let clues = self.clues.splits.then(|| outputs(0, plan.output_epoch.unwrap_or(plan.clue_epoch())));
+        Written::watched(self.merge_into(engine, range, values, clues, &meanwhile), &watch, engine)
     }
 
     fn merge_into(
@@ -185,6 +216,7 @@ impl SubJobs {
         engine: &Arc<Engine>,
         range: &SubRange,
         outputs: Outputs<'_>,
+        mut clues: Option<Outputs<'_>>,
         meanwhile: &dyn Fn() -> Result<()>,
     ) -> Result<Written> {
         let plan = &self.plan;
@@ -196,12 +228,19 @@ impl SubJobs {
         let order = self.tree.comparator.clone();
         let mut entries = CompactionIter::new(source, order, self.snapshots.clone(), zero_seqnos, may_exist)
             .merging(self.tree.merging.operator.clone())
-            .covering(covering);
+            .covering(covering)
+            .among(OtherShards::of(engine, &self.tree, self.clues.rolls_back));
+        // Range tombstones leave L0 with the values.
         let mut outputs = outputs.with_range_dels(fragments);
         let mut until_check = ENTRIES_BETWEEN_CHECKS;
         entries.start(range.start.as_deref(), range.end.as_deref())?;
         while entries.valid() && range.reaches(&self.tree.comparator, user_key(entries.key())) {
-            outputs.add(entries.key(), entries.value())?;
+            match clues.as_mut().filter(|_| entries.is_newest_clue()) {
+                Some(clues) if self.class != Some(Class::Values) => clues.add(entries.key(), entries.value())?,
+                None if self.class != Some(Class::Clues) => outputs.add(entries.key(), entries.value())?,
+                // Of the other class than the table that is made again.
+                _ => {}
+            }
             until_check -= 1;
             if until_check == 0 {
                 until_check = ENTRIES_BETWEEN_CHECKS;
@@ -210,8 +249,23 @@ impl SubJobs {
             entries.next()?;
         }
         entries.counts().note(&engine.metrics);
-        outputs.finish()
+        let mut written = match self.class {
+            // Its range tombstones are in other tables.
+            Some(Class::Clues) => Written::default(),
+            _ => outputs.finish()?,
+        };
+        if let Some(clues) = clues {
+            match clues.finish() {
+                Ok(clues) => written.append(clues),
+                Err(error) => {
+                    written.discard(engine);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(written)
     }
+
 
     /// The inputs' range tombstones within `range`: as they hide entries, and as they are written; and the
     /// tables all of whose entries there they hide, which need not be read.
@@ -250,7 +304,7 @@ impl SubJobs {
         let (c, meta) = (&self.tree.comparator, table.meta());
         let stripe = self.snapshots.partition_point(|snapshot| *snapshot < meta.seqno_min);
         let Some(&upto) = self.snapshots.get(stripe) else { return false };
-        if meta.specials > 0 {
+        if meta.specials() > 0 {
             return false;
         }
         let start = table.smallest_user();
@@ -265,7 +319,9 @@ impl SubJobs {
 
     fn check_cancelled(&self, engine: &Engine) -> Result<()> {
         let asked = self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-        let is_over = engine.closing.load(Ordering::Relaxed) || self.tree.is_dropped();
+        let is_over = engine.closing.load(Ordering::Relaxed)
+            || self.tree.is_dropped()
+            || (self.plan.reason == Reason::Rollback && rollback::is_to_abort(engine));
         if asked || is_over { Err(cancelled()) } else { Ok(()) }
     }
 }
@@ -274,12 +330,13 @@ fn merge_all(
     engine: &Arc<Engine>,
     tree: &Arc<Tree>,
     plan: &Plan,
+    clues: ClueWays,
     cancel: Option<&Arc<AtomicBool>>,
 ) -> Result<Written> {
     let watch = Watch::begin(&tree.comparator);
     let ranges = plan.sub_ranges(engine.options.load().subcompactions_max);
     watch.check()?;
-    let jobs = sub_jobs(engine, tree, plan, ranges, cancel);
+    let jobs = sub_jobs(engine, tree, plan, ranges, (clues, None), cancel);
     if jobs.ranges.len() > 1 {
         engine.scheduler.offer(&jobs);
     }
@@ -298,6 +355,13 @@ fn merge_all(
     collect(engine, results)
 }
 
+/// What becomes of clues in a compaction by `plan`.
+fn clue_ways(engine: &Engine, plan: &Plan) -> ClueWays {
+    let rolls_back = plan.reason == Reason::Rollback;
+    let is_capped = engine.options.load().clue_capping && plan.is_out_of_l0() && plan.has_clues();
+    ClueWays { rolls_back, splits: is_capped && !rolls_back }
+}
+
 /// The part of `plan` that lies in the key span of `table`, merged on this thread: what the table is made
 /// of, made again.
 pub(crate) fn merge_span(
@@ -305,14 +369,17 @@ pub(crate) fn merge_span(
     tree: &Arc<Tree>,
     plan: &Plan,
     table: &TableFile,
+    clues: ClueWays,
 ) -> Result<Written> {
+    // Nothing but clues is ever put back into L0 where they are split off.
+    let class = if plan.output_level == 0 { Class::Clues } else { Class::Values };
     let end = table.end();
     let span = SubRange {
         start: Some(table.smallest_user().to_vec()),
         end: (!end.inclusive).then(|| end.key.to_vec()),
         last: end.inclusive.then(|| end.key.to_vec()),
     };
-    let jobs = sub_jobs(engine, tree, plan, vec![span], None);
+    let jobs = sub_jobs(engine, tree, plan, vec![span], (clues, clues.splits.then_some(class)), None);
     jobs.merge(engine, &jobs.ranges[0], &|| {})
 }
 
@@ -321,6 +388,7 @@ fn sub_jobs(
     tree: &Arc<Tree>,
     plan: &Plan,
     ranges: Vec<SubRange>,
+    (clues, class): (ClueWays, Option<Class>),
     cancel: Option<&Arc<AtomicBool>>,
 ) -> Arc<SubJobs> {
     let parts = ranges.len();
@@ -328,6 +396,8 @@ fn sub_jobs(
         tree: tree.clone(),
         plan: plan.clone(),
         snapshots: engine.snapshots.for_job(engine.commit.visible()),
+        clues,
+        class,
         ranges,
         next: AtomicUsize::new(0),
         unfinished: AtomicUsize::new(parts),
@@ -383,6 +453,7 @@ fn install(
     engine: &Engine,
     tree: &Arc<Tree>,
     plan: &Plan,
+    clues: ClueWays,
     written: Written,
     reserved: Option<Reserved>,
 ) -> Result<()> {
@@ -392,9 +463,9 @@ fn install(
         // The same tables on another level: not obsolete.
         std::mem::take(&mut leaving).into_iter().map(|table| (plan.output_level, table)).collect()
     } else {
-        written.table_files(&tree.comparator, plan.output_level)
+        written.table_files(&tree.comparator)
     };
-    let source = Source::Merge(Arc::new(plan.inputs.clone()));
+    let source = Source::Merge(Arc::new(plan.inputs.clone()), clues);
     let state = tree.lock();
     if state.dropped {
         drop(state);
@@ -467,7 +538,7 @@ impl Swap {
             written.discard(engine);
             return Err(cancelled());
         };
-        let (removed, added) = (vec![(level, number)], written.table_files(&tree.comparator, level));
+        let (removed, added) = (vec![(level, number)], written.table_files_on(&tree.comparator, level));
         let replaced = Replaced { removed, added, leaving: vec![self.table.clone()], reserved: None };
         let (state, version) = replace(engine, tree, state, replaced, written, &self.source)?;
         tree.refresh_stall(state);

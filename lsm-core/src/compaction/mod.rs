@@ -1,7 +1,8 @@
 //! Compaction: what to merge next (`picker`, a pure function over a version and a `strategy`;
 //! C1), doing it (`job`; C2), which entries of the merge go on (`visibility`; C4), and the tables
-//! they become (`output`; C5).
+//! they become (`output`; C5). What has to do with other shards is asked of `clues`.
 
+pub(crate) mod clues;
 pub mod debt;
 pub(crate) mod job;
 pub(crate) mod output;

@@ -75,9 +75,11 @@ pub(crate) struct Outputs<'a> {
 /// Tables on their way to the disk.
 #[derive(Default)]
 pub(crate) struct Written {
-    /// In key order.
+    /// In key order, those of one level.
     pub(crate) tables: Vec<TableMeta>,
     files: Vec<Arc<NewFile>>,
+    /// Where each is to lie.
+    levels: Vec<u8>,
 }
 
 impl Written {
@@ -85,6 +87,7 @@ impl Written {
     pub(crate) fn append(&mut self, mut other: Written) {
         self.tables.append(&mut other.tables);
         self.files.append(&mut other.files);
+        self.levels.append(&mut other.levels);
     }
 
     /// Bytes of all tables.
@@ -92,12 +95,17 @@ impl Written {
         self.tables.iter().map(|meta| meta.file_bytes).sum()
     }
 
-    /// The tables for a version, on `level`.
-    pub(crate) fn table_files(&self, comparator: &Comparator, level: u8) -> Vec<(u8, Arc<TableFile>)> {
-        let fresh = |(meta, file): (&TableMeta, &Arc<NewFile>)| {
-            (level, TableFile::fresh(comparator, meta.clone(), file.clone()))
+    /// The tables for a version, with their levels.
+    pub(crate) fn table_files(&self, comparator: &Comparator) -> Vec<(u8, Arc<TableFile>)> {
+        let fresh = |((meta, file), level): ((&TableMeta, &Arc<NewFile>), &u8)| {
+            (*level, TableFile::fresh(comparator, meta.clone(), file.clone()))
         };
-        self.tables.iter().zip(&self.files).map(fresh).collect()
+        self.tables.iter().zip(&self.files).zip(&self.levels).map(fresh).collect()
+    }
+
+    /// The same, all of them on `level`.
+    pub(crate) fn table_files_on(&self, comparator: &Comparator, level: u8) -> Vec<(u8, Arc<TableFile>)> {
+        self.table_files(comparator).into_iter().map(|(_, table)| (level, table)).collect()
     }
 
     /// Notes what the tables were made of. Under the tree's lock, before the step that makes them live is
@@ -423,6 +431,7 @@ impl<'a> Outputs<'a> {
                 };
                 self.finished.tables.push(TableMeta::of_written(number, self.epoch, written));
                 self.finished.files.push(file.clone());
+                self.finished.levels.push(self.level as u8);
                 self.engine.handoff.take_on(self.engine, &file);
                 Ok(())
             }

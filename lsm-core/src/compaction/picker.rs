@@ -28,10 +28,18 @@ use crate::compaction::debt::{LevelTargets, scores};
 use crate::compaction::plan::{KeyHull, LevelInputs, Plan, Reason};
 use crate::compaction::strategy::{Granularity, Layout, Movement, Strategy, Trigger};
 use crate::key::Comparator;
+use crate::types::SeqNo;
 use crate::version::{Claim, KeyEnd, LEVELS, TableFile, Version};
 
 /// Fewest runs that an intra-L0 merge takes: below that it reads slower and writes for nothing.
 const INTRA_L0_FILES_MIN: usize = 4;
+
+/// Fewest neighbouring runs of nothing but clues that are merged.
+const CLUE_RUNS_MIN: usize = 3;
+
+fn is_free_clues(file: &TableFile) -> bool {
+    file.meta().is_clue_only() && !file.compacting()
+}
 
 /// How far above its trigger L0 has to be for an intra-L0 merge.
 const INTRA_L0_SURPLUS: usize = 2;
@@ -59,7 +67,42 @@ pub fn pick(version: &Version, strategy: &Strategy) -> Option<Plan> {
             return Some(plan);
         }
     }
-    None
+    context.merge_clues()
+}
+
+/// A compaction that replaces clues by what they stand for, if some can be: all that may leave L0, where
+/// there are clues in it, else a deeper table that has some.
+pub fn pick_rollback(version: &Version, strategy: &Strategy) -> Option<Plan> {
+    if version.clues().0 == 0 {
+        return None;
+    }
+    let base = LevelTargets::of(version, strategy).base;
+    let context = Context { version, strategy, running: Running::of(version) };
+    let has_clues = |file: &&Arc<TableFile>| file.meta().clues > 0 && !file.compacting();
+    let from_l0 = || context.all_l0(base).filter(Plan::has_clues);
+    let deeper = || (1..LEVELS).find_map(|l| version.level(l).iter().find(has_clues).map(|file| (l, file)));
+    let mut plan = from_l0().or_else(|| deeper().and_then(|(level, file)| context.rewrite(level, file)))?;
+    plan.reason = Reason::Rollback;
+    plan.score = 1.0;
+    Some(plan)
+}
+
+/// A compaction of redirected entries that nobody needs: of a table whose entries are all below `floor`,
+/// the lowest durable floor of the keyspace's trees. Only where no tree of the keyspace has a clue any more,
+/// durable or live: then each such entry goes.
+pub fn pick_collect(version: &Version, strategy: &Strategy, floor: SeqNo) -> Option<Plan> {
+    let base = LevelTargets::of(version, strategy).base;
+    let context = Context { version, strategy, running: Running::of(version) };
+    let is_due = |file: &&Arc<TableFile>| {
+        let meta = file.meta();
+        meta.redirected > 0 && meta.seqno_max < floor && !file.compacting()
+    };
+    let from_l0 = || context.all_l0(base).filter(|plan| plan.files().any(|(_, file)| is_due(&file)));
+    let deeper = || (1..LEVELS).find_map(|l| version.level(l).iter().find(is_due).map(|file| (l, file)));
+    let mut plan = from_l0().or_else(|| deeper().and_then(|(level, file)| context.rewrite(level, file)))?;
+    plan.reason = Reason::Collect;
+    plan.score = 1.0;
+    Some(plan)
 }
 
 /// What [`pick_range`] found.
@@ -119,7 +162,7 @@ pub fn pick_range(
     }
     let gains = |f: &TableFile| {
         let m = f.meta();
-        m.deletes > 0 || m.range_deletes > 0 || m.specials > 0
+        m.deletes > 0 || m.range_deletes > 0 || m.specials() > 0
     };
     let disjoint = plan.inputs.len() == 1 && (plan.inputs[0].level > 0 || plan.inputs[0].files.len() == 1);
     plan.trivial_move = !rewrite && disjoint && !plan.files().any(|(_, f)| gains(f));
@@ -209,7 +252,7 @@ impl Context<'_> {
         let movable = |at: usize| {
             let file = &l0[at];
             let alone = l0[at + 1..].iter().all(|f| !f.meets(c, file));
-            !file.compacting() && file.meta().specials == 0 && alone && self.fits(0, base, file)
+            !file.compacting() && file.meta().clues == 0 && alone && self.fits(0, base, file)
         };
         let files: Vec<_> = (0..l0.len()).filter(|&at| movable(at)).map(|at| Arc::clone(&l0[at])).collect();
         if files.is_empty() {
@@ -220,8 +263,31 @@ impl Context<'_> {
         Some(plan.into_move())
     }
 
-    /// All L0 files that may leave, with the base level's files in their hull.
+    /// All L0 files that may leave, with the base level's files in their hull; nothing if they are all
+    /// clues, which would stay where they are.
     fn l0_to_base(&self, base: usize) -> Option<Plan> {
+        self.all_l0(base).filter(|plan| !plan.inputs[0].files.iter().all(|file| file.meta().is_clue_only()))
+    }
+
+    /// A table of a deeper level, written anew where it lies.
+    fn rewrite(&self, level: usize, file: &Arc<TableFile>) -> Option<Plan> {
+        let inputs = vec![LevelInputs { level: level as u8, files: vec![Arc::clone(file)] }];
+        self.admit(Plan::new(self.version, inputs, level as u8, Reason::LevelSaturation))
+    }
+
+    /// Neighbours in L0 that hold nothing but clues become one run.
+    fn merge_clues(&self) -> Option<Plan> {
+        let l0 = self.version.l0();
+        let mut runs = l0.chunk_by(|a, b| is_free_clues(a) && is_free_clues(b));
+        let files = runs.find(|run| run.len() >= CLUE_RUNS_MIN && is_free_clues(&run[0]))?;
+        let inputs = vec![LevelInputs { level: 0, files: files.to_vec() }];
+        let mut plan = self.admit(Plan::new(self.version, inputs, 0, Reason::IntraL0))?;
+        plan.score = 1.0;
+        Some(plan)
+    }
+
+    /// All L0 files that may leave, with the base level's files in their hull.
+    fn all_l0(&self, base: usize) -> Option<Plan> {
         let (c, l0) = (self.comparator(), self.version.l0());
         // From the oldest: a file stays if it is claimed, or an older one that stays overlaps it.
         let mut stays: Vec<&Arc<TableFile>> = Vec::new();
@@ -254,7 +320,7 @@ impl Context<'_> {
     /// The newest neighbours in L0 that nobody holds, as many as make each removed run cheaper.
     fn intra_l0(&self) -> Option<Plan> {
         let l0 = self.version.l0();
-        if l0.len() < self.strategy.l0_files + INTRA_L0_SURPLUS {
+        if self.version.l0_depth() < self.strategy.l0_files + INTRA_L0_SURPLUS {
             return None;
         }
         let mut start = 0;

@@ -23,6 +23,10 @@ pub enum Reason {
     Manual,
     /// An output could not be made durable and is made again.
     Redo,
+    /// Clues are replaced by the values they stand for.
+    Rollback,
+    /// Redirected entries that nobody needs are to go.
+    Collect,
 }
 
 /// Input files of one level, in level order.
@@ -220,9 +224,26 @@ impl Plan {
         self.files().any(|(_, f)| f.is_suspect())
     }
 
+    /// Whether some input holds clues.
+    pub fn has_clues(&self) -> bool {
+        self.files().any(|(_, f)| f.meta().clues > 0)
+    }
+
+    /// Whether it takes entries out of L0.
+    pub fn is_out_of_l0(&self) -> bool {
+        self.output_level > 0 && self.inputs.iter().any(|input| input.level == 0)
+    }
+
+    /// The epoch of clues that stay in L0: that of the oldest input there, which nothing that stays and
+    /// has a key in common with them is older than.
+    pub(crate) fn clue_epoch(&self) -> u64 {
+        let in_l0 = self.files().filter(|(level, _)| *level == 0);
+        in_l0.map(|(_, file)| file.meta().epoch).min().unwrap_or(0)
+    }
+
     /// Whether some input holds clues or redirected entries.
     pub fn has_specials(&self) -> bool {
-        self.files().any(|(_, f)| f.meta().specials > 0)
+        self.files().any(|(_, f)| f.meta().specials() > 0)
     }
 
     /// The test whether older data of a key may lie outside this plan. One for each
@@ -244,8 +265,8 @@ impl Plan {
         let order = sorted_by(c, files.len(), |at| files[at].smallest_user());
         let mut cuts: Vec<&[u8]> = order.into_iter().map(|at| files[at].smallest_user()).collect();
         cuts.dedup_by(|a, b| c.compare(a, b).is_eq());
-        // Level 0 takes one table from a job: two could not share its epoch.
-        if n < 2 || cuts.len() < 2 || self.output_level == 0 {
+        // Level 0 takes one table from a job: two could not share its epoch. So with clues that stay there.
+        if n < 2 || cuts.len() < 2 || self.output_level == 0 || (self.is_out_of_l0() && self.has_clues()) {
             return whole();
         }
         // Bytes of each segment cuts[i]..cuts[i + 1]: a file is spread evenly over those it meets.

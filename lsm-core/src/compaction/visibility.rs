@@ -16,6 +16,9 @@
 //! | Delete | hidden as above; or nothing older is left of the key, here or below |
 //! | SingleDelete | a Delete of its stripe hides it; or the next older entry is a Put of its stripe: both go; or a tombstone of its stripe: it goes; or nothing older is left |
 //! | any of these | a range tombstone of its stripe covers it: it goes first, as if it had not been there |
+//! | clue of a value | as a Put, but it is nobody's base: what is folded ends above it |
+//! | clue of an operand | as a Merge, but it is never folded, and nothing is folded over it |
+//! | redirected entry | its primary can't need it any more; hides nothing, is not hidden, pairs with nothing (rule 3) |
 //! | all other kinds | always goes on; hides nothing, is not hidden, pairs with nothing |
 //!
 //! INVARIANTS (attacked by `random_compactions_never_change_a_read`)
@@ -45,13 +48,14 @@ use std::cmp::Ordering;
 
 use std::sync::Arc;
 
+use crate::compaction::clues::OtherShards;
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, trailer, trailer_of, user_key};
 use crate::merge_operator::MergeOperator;
 use crate::metrics::{Counter, Metrics};
 use crate::range_del::fragments::Covering;
 use crate::read::internal::InternalIter;
 use crate::types::{SEQNO_MAX, SeqNo};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Slice};
 
 use fold::Chain;
 
@@ -76,11 +80,24 @@ pub struct DropCounts {
     pub failed_folds: u64,
     /// Let through with sequence 0.
     pub zeroed: u64,
+    /// Clues that did not go on: hidden, or deleted.
+    pub clues: u64,
+    /// Clues replaced by what they stand for.
+    pub rolled_back: u64,
+    /// Redirected entries that no clue needs any more.
+    pub redirected: u64,
 }
 
 impl DropCounts {
     /// Adds what a flush or compaction did to the database's counters.
     pub(crate) fn note(&self, metrics: &Metrics) {
+        if self.clues + self.rolled_back + self.redirected > 0 {
+            metrics.add_all(&[
+                (Counter::CluesDropped, self.clues),
+                (Counter::CluesRolledBack, self.rolled_back),
+                (Counter::RedirectedDropped, self.redirected),
+            ]);
+        }
         if self.folded + self.failed_folds + self.range_deleted > 0 {
             metrics.add_all(&[
                 (Counter::RangeDeletedEntries, self.range_deleted),
@@ -106,6 +123,8 @@ enum Out {
     Held,
     /// It is what became of the chain, its key in `out_key`; the source stands behind it.
     Chain,
+    /// The source stands on a clue; key and value of what it stands for are in `out_key` and `out_value`.
+    RolledBack,
     Failed,
 }
 
@@ -125,7 +144,12 @@ enum Verdict {
 /// Whether newer entries and range tombstones may hide an entry of this kind.
 #[inline]
 fn is_plain(kind: Option<Kind>) -> bool {
-    matches!(kind, Some(Kind::Put | Kind::Delete | Kind::SingleDelete | Kind::Merge))
+    matches!(kind, Some(Kind::Put | Kind::Delete | Kind::SingleDelete | Kind::Merge)) || is_clue(kind)
+}
+
+#[inline]
+fn is_clue(kind: Option<Kind>) -> bool {
+    kind.is_some_and(Kind::is_clue)
 }
 
 /// What is known of the user key at hand.
@@ -140,6 +164,8 @@ struct KeyState {
     paired: usize,
     /// A Put was let through with sequence 0.
     zeroed: bool,
+    /// An entry that is no clue was read.
+    native: bool,
     /// Whether older data may exist outside the merge; asked once a key.
     may_exist: Option<bool>,
 }
@@ -152,6 +178,7 @@ impl KeyState {
             by_delete: false,
             paired: NONE,
             zeroed: false,
+            native: false,
             may_exist: None,
         }
     }
@@ -187,8 +214,10 @@ pub struct CompactionIter<I, B> {
     chain: Chain,
     /// Range tombstones of the inputs, if they have some.
     covering: Option<Box<Covering>>,
+    others: Option<Box<OtherShards>>,
     out: Out,
     out_key: Vec<u8>,
+    out_value: Slice,
     counts: DropCounts,
 }
 
@@ -229,8 +258,10 @@ where
             held: Held { full: false, single: false, stripe: 0, key: Vec::new(), value: Vec::new() },
             chain: Chain::new(None),
             covering: None,
+            others: None,
             out: Out::End,
             out_key: Vec::new(),
+            out_value: Slice::copy_of(&[]),
             counts: DropCounts::default(),
         }
     }
@@ -247,6 +278,26 @@ where
     pub(crate) fn covering(mut self, covering: Option<Covering>) -> CompactionIter<I, B> {
         self.covering = covering.map(Box::new);
         self
+    }
+
+    /// The same with an eye on the other shards: redirected entries go when nobody needs them, and in a
+    /// rollback clues are replaced. Without, both are kept.
+    #[must_use]
+    pub(crate) fn among(mut self, others: Option<OtherShards>) -> CompactionIter<I, B> {
+        self.others = others.map(Box::new);
+        self
+    }
+
+    /// Whether the entry on offer is a clue that stays in L0 where what is older leaves it: newer than all
+    /// inputs of its key that are no clues, range tombstones over it included (rule 4). Whether those
+    /// go on themselves makes no difference, so that the same inputs always give the same answer.
+    pub(crate) fn is_newest_clue(&mut self) -> bool {
+        let trailer = trailer_of(self.key());
+        if !is_clue(Kind::from_u8(trailer as u8)) || self.state.native {
+            return false;
+        }
+        let key = &self.key;
+        !self.covering.as_mut().is_some_and(|covering| covering.cover(key, SEQNO_MAX) > trailer >> 8)
     }
 
     /// To the first entry to write among the user keys from `start` (inclusive) to `end`
@@ -282,7 +333,7 @@ where
     pub fn key(&self) -> &[u8] {
         match self.out {
             Out::Source => self.iter.key(),
-            Out::Rewritten | Out::Chain => &self.out_key,
+            Out::Rewritten | Out::Chain | Out::RolledBack => &self.out_key,
             Out::Held => &self.held.key,
             Out::End | Out::Failed => panic!("the key of a compaction that has no entry"),
         }
@@ -295,6 +346,7 @@ where
             Out::Source | Out::Rewritten => self.iter.value(),
             Out::Held => &self.held.value,
             Out::Chain => self.chain.value(),
+            Out::RolledBack => &self.out_value,
             Out::End | Out::Failed => panic!("the value of a compaction that has no entry"),
         }
     }
@@ -310,7 +362,7 @@ where
     )]
     pub fn next(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.out, Out::Failed) {
-            Out::Source | Out::Rewritten => self.iter.next()?,
+            Out::Source | Out::Rewritten | Out::RolledBack => self.iter.next()?,
             Out::Held => {}
             Out::Chain => {
                 if self.chain.advance() {
@@ -377,6 +429,8 @@ where
             if self.covering.is_some() && self.is_covered(trailer) {
                 self.counts.read += 1;
                 self.counts.range_deleted += 1;
+                self.counts.clues += u64::from(is_clue(Kind::from_u8(trailer as u8)));
+                self.note_native(trailer);
                 self.iter.next()?;
                 continue;
             }
@@ -398,8 +452,14 @@ where
         }
         self.again = false;
         self.counts.read += 1;
+        self.note_native(trailer_bits);
         match verdict {
-            Verdict::Keep => self.out = Out::Source,
+            Verdict::Keep => {
+                self.out = Out::Source;
+                if let Some(kind) = Kind::from_u8(trailer_bits as u8).filter(|kind| kind.is_clue()) {
+                    self.roll_back(trailer_bits, kind)?;
+                }
+            }
             Verdict::KeepZeroed => {
                 self.set_out_key(trailer(0, Kind::Put as u8));
                 self.out = Out::Rewritten;
@@ -415,6 +475,7 @@ where
                 return Ok(false);
             }
             Verdict::Drop | Verdict::HeldFirst => {
+                self.counts.clues += u64::from(is_clue(Kind::from_u8(trailer_bits as u8)));
                 self.iter.next()?;
                 return Ok(false);
             }
@@ -444,6 +505,9 @@ where
         let kind = Kind::from_u8(kind_byte_of(self.iter.key()));
         let stripe = self.stripe_of(seqno);
         let published = stripe < self.snapshots.len();
+        if kind.is_some_and(Kind::is_redirected) && !self.is_needed(seqno)? {
+            return Ok(Verdict::Drop);
+        }
         if !is_plain(kind) || !published {
             if self.state.zeroed {
                 // Its sequence would now sort before the Put that stood above it.
@@ -472,13 +536,13 @@ where
             return Some(Verdict::Drop);
         }
         match kind {
-            Kind::Put => {
+            Kind::Put | Kind::ClueValue => {
                 self.held.full = false;
                 self.counts.single_pairs += 2;
                 self.state.paired = stripe;
                 Some(Verdict::Drop)
             }
-            Kind::Merge => {
+            Kind::Merge | Kind::ClueOperand => {
                 self.counts.hidden += 1;
                 Some(Verdict::Drop)
             }
@@ -520,9 +584,41 @@ where
                 Verdict::Drop
             }
             Kind::Put if self.put_is_zeroed(stripe, seqno) => Verdict::KeepZeroed,
+            Kind::ClueValue => {
+                (self.state.hidden, self.state.by_delete) = (stripe, false);
+                Verdict::Keep
+            }
             Kind::Merge if self.chain.operator.is_some() => Verdict::Fold,
             _ => Verdict::Keep,
         }
+    }
+
+    /// Notes whether the source's entry is one that older clues must not stay above.
+    fn note_native(&mut self, trailer: u64) {
+        match Kind::from_u8(trailer as u8) {
+            Some(kind) if kind.is_clue() || kind.is_redirected() => {}
+            _ => self.state.native = true,
+        }
+    }
+
+    /// Whether the redirected entry that the source stands on may still be asked for.
+    fn is_needed(&mut self, seqno: SeqNo) -> Result<bool> {
+        let Some(others) = &mut self.others else { return Ok(true) };
+        let is_needed = others.is_needed(&self.key, seqno)?;
+        self.counts.redirected += u64::from(!is_needed);
+        Ok(is_needed)
+    }
+
+    /// The source stands on a clue that goes on: offers what it stands for, in a rollback.
+    #[cold]
+    fn roll_back(&mut self, trailer_bits: u64, kind: Kind) -> Result<()> {
+        let Some(others) = self.others.as_mut().filter(|others| others.is_rollback()) else { return Ok(()) };
+        let (kind, value) = others.follow(&self.key, trailer_bits >> 8, kind, self.iter.value())?;
+        self.set_out_key(trailer(trailer_bits >> 8, kind as u8));
+        self.out_value = value;
+        self.out = Out::RolledBack;
+        self.counts.rolled_back += 1;
+        Ok(())
     }
 
     /// A Put goes on: whether with sequence 0.

@@ -44,12 +44,12 @@ impl Db {
 
     /// The default keyspace, which every database has.
     pub fn default_keyspace(&self) -> Keyspace {
-        Keyspace(self.engine().tree.clone())
+        Keyspace(self.engine().space.clone())
     }
 
     /// Names of all keyspaces, the default one first, the others by age.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.engine().keyspaces.alive().iter().map(|tree| tree.name.to_string()).collect()
+        self.engine().keyspaces.alive().spaces.iter().map(|space| space.name.to_string()).collect()
     }
 
     /// Drops a keyspace with all that is in it: gone for good when this returns, and its name free.
@@ -198,7 +198,7 @@ impl Db {
     /// As [`Db::flush`] and [`Db::put_in`].
     pub fn flush_in(&self, options: &FlushOptions, keyspace: &Keyspace) -> Result<()> {
         self.engine().check_keyspace(&keyspace.0)?;
-        manual::flush(self.engine(), std::slice::from_ref(&keyspace.0), options)
+        manual::flush(self.engine(), &keyspace.0.trees, options)
     }
 
     /// Flushes all keyspaces; what each has in memory is taken at one moment.
@@ -207,7 +207,7 @@ impl Db {
     /// As [`Db::flush`].
     pub fn flush_all(&self, options: &FlushOptions) -> Result<()> {
         let engine = self.engine();
-        manual::flush(engine, &engine.keyspaces.alive(), options)
+        manual::flush(engine, &engine.keyspaces.alive().trees, options)
     }
 
     /// As [`Db::compact_range`].
@@ -239,7 +239,7 @@ impl Db {
     /// As [`Db::put_in`].
     pub fn property_in(&self, keyspace: &Keyspace, name: &str) -> Result<Option<String>> {
         self.engine().check_keyspace(&keyspace.0)?;
-        Ok(properties::get(self.engine(), std::slice::from_ref(&keyspace.0), name))
+        Ok(properties::get(self.engine(), &keyspace.0.trees, name))
     }
 
     /// Stalls of a keyspace's writes so far, by cause.
@@ -248,6 +248,6 @@ impl Db {
     /// As [`Db::put_in`].
     pub fn stalls_in(&self, keyspace: &Keyspace) -> Result<StallReport> {
         self.engine().check_keyspace(&keyspace.0)?;
-        Ok(properties::stalls(self.engine(), std::slice::from_ref(&keyspace.0)))
+        Ok(properties::stalls(self.engine(), &keyspace.0.trees))
     }
 }

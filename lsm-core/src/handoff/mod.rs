@@ -34,6 +34,7 @@ use parking_lot::Mutex;
 
 use crate::Result;
 use crate::background::cancelled;
+use crate::compaction::job::ClueWays;
 use crate::compaction::output::Written;
 use crate::compaction::plan::LevelInputs;
 use crate::engine::Engine;
@@ -67,7 +68,7 @@ pub(crate) struct Maker {
 #[derive(Clone)]
 pub(crate) enum Source {
     Flush(Arc<FlushSource>),
-    Merge(Arc<Vec<LevelInputs>>),
+    Merge(Arc<Vec<LevelInputs>>, ClueWays),
 }
 
 /// A memtable that is in live tables and stays in memory until they are durable.

@@ -67,7 +67,7 @@ impl Redo {
                 let written = flush::write_table(engine, tree, &source.buffer, Some(epoch));
                 Written::watched(written, &watch, engine)
             }
-            Source::Merge(inputs) => {
+            Source::Merge(inputs, clues) => {
                 let view = tree.view();
                 let place = view.version.all_tables().find(|(_, t)| t.number() == self.table.number());
                 // Claimed, it stays where it is; gone, its keyspace was dropped.
@@ -76,7 +76,7 @@ impl Redo {
                 if level == 0 {
                     plan.output_epoch = Some(self.table.meta().epoch);
                 }
-                job::merge_span(engine, tree, &plan, &self.table)
+                job::merge_span(engine, tree, &plan, &self.table, *clues)
             }
         }
     }

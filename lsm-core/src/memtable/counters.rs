@@ -19,15 +19,18 @@ struct Stripe {
     deletes: AtomicU64,
     key_bytes: AtomicU64,
     value_bytes: AtomicU64,
+    clues: AtomicU64,
+    clue_bytes: AtomicU64,
     seqno_min: AtomicU64,
     seqno_max: AtomicU64,
 }
 
 impl Default for Stripe {
     fn default() -> Stripe {
-        let [entries, deletes, key_bytes, value_bytes, seqno_max] = [const { AtomicU64::new(0) }; 5];
+        let [entries, deletes, key_bytes, value_bytes, clues, clue_bytes, seqno_max] =
+            [const { AtomicU64::new(0) }; 7];
         let seqno_min = AtomicU64::new(u64::MAX);
-        Stripe { entries, deletes, key_bytes, value_bytes, seqno_min, seqno_max }
+        Stripe { entries, deletes, key_bytes, value_bytes, clues, clue_bytes, seqno_min, seqno_max }
     }
 }
 
@@ -60,6 +63,10 @@ impl Counters {
         if matches!(kind, Kind::Delete | Kind::SingleDelete) {
             stripe.deletes.fetch_add(1, Ordering::Relaxed);
         }
+        if kind.is_clue() {
+            stripe.clues.fetch_add(1, Ordering::Relaxed);
+            stripe.clue_bytes.fetch_add(key_bytes as u64, Ordering::Relaxed);
+        }
         stripe.entries.fetch_add(1, Ordering::Release);
     }
 
@@ -73,6 +80,11 @@ impl Counters {
 
     pub(super) fn deletes(&self) -> usize {
         self.sum(|stripe| stripe.deletes.load(Ordering::Relaxed)) as usize
+    }
+
+    pub(super) fn clues(&self) -> (u64, u64) {
+        let count = self.sum(|stripe| stripe.clues.load(Ordering::Relaxed));
+        (count, self.sum(|stripe| stripe.clue_bytes.load(Ordering::Relaxed)))
     }
 
     pub(super) fn key_bytes(&self) -> u64 {

@@ -153,6 +153,11 @@ impl Memtable {
         self.counters.deletes()
     }
 
+    /// Number of clue entries, and the bytes of their keys.
+    pub(crate) fn clues(&self) -> (u64, u64) {
+        self.counters.clues()
+    }
+
     /// Whether no insert has returned.
     pub fn is_empty(&self) -> bool {
         self.entries() == 0 && self.range_deletes() == 0

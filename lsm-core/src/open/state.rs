@@ -1,8 +1,8 @@
 //! What a manifest adds up to: the keyspaces that are there and the tables of each.
 //!
 //! Within a record, keyspaces go before others come, and tree edits follow; records count in their
-//! order. A keyspace's name and comparator stand in the record of its creation and in snapshots. The
-//! default keyspace is there from the start.
+//! order. A keyspace's name, comparator and number of shards stand in the record of its creation and in
+//! snapshots. The default keyspace is there from the start, with one shard unless a snapshot says otherwise.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,9 @@ use dialsm_io::Fs;
 use dialsm_io::fs::Access;
 
 use crate::keyspace::{DEFAULT_KEYSPACE, check_name};
+use crate::routing::SHARDS_MAX;
 use crate::types::{DbId, FileNumber, SeqNo, TreeId};
-use crate::version::edit::{KeyspaceDesc, ManifestRecord, TableDesc, TreeEdit};
+use crate::version::edit::{HashKey, KeyspaceDesc, ManifestRecord, TableDesc, TreeEdit};
 use crate::version::manifest;
 use crate::{Error, ErrorKind, Result};
 
@@ -20,8 +21,9 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) struct Found {
     pub(super) db_id: DbId,
     pub(super) manifest: FileNumber,
-    pub(super) trees: BTreeMap<u32, FoundTree>,
+    pub(super) spaces: BTreeMap<u32, FoundSpace>,
     pub(super) next_keyspace: u32,
+    pub(super) hash_key: HashKey,
     pub(super) last_seqno: SeqNo,
     pub(super) next_file: FileNumber,
     pub(super) replay_start: FileNumber,
@@ -32,19 +34,36 @@ pub(crate) struct Found {
     pub(super) format_version: u32,
 }
 
-/// A keyspace and its one tree.
+/// A keyspace.
 #[derive(Default)]
-pub(super) struct FoundTree {
+pub(super) struct FoundSpace {
     pub(super) name: String,
     pub(super) comparator: Option<String>,
     pub(super) merge_operator: Option<String>,
+    /// By shard.
+    pub(super) trees: Vec<FoundTree>,
+}
+
+/// One of its trees.
+pub(super) struct FoundTree {
     pub(super) tables: BTreeMap<(u8, FileNumber), TableDesc>,
     pub(super) floor: SeqNo,
 }
 
 impl FoundTree {
-    pub(super) fn new(name: &str) -> FoundTree {
-        FoundTree { name: name.to_owned(), floor: 1, ..FoundTree::default() }
+    fn new() -> FoundTree {
+        FoundTree { tables: BTreeMap::new(), floor: 1 }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.tables.is_empty() && self.floor == 1
+    }
+}
+
+impl FoundSpace {
+    pub(super) fn new(name: &str, shards: u16) -> FoundSpace {
+        let trees = (0..shards).map(|_| FoundTree::new()).collect();
+        FoundSpace { name: name.to_owned(), trees, ..FoundSpace::default() }
     }
 }
 
@@ -68,8 +87,9 @@ pub(super) fn read_manifest(fs: &dyn Fs, dir: &Path) -> Result<Found> {
     let mut found = Found {
         db_id,
         manifest: number,
-        trees: BTreeMap::from([(0, FoundTree::new(DEFAULT_KEYSPACE))]),
+        spaces: BTreeMap::from([(0, FoundSpace::new(DEFAULT_KEYSPACE, 1))]),
         next_keyspace: 1,
+        hash_key: HashKey::default(),
         last_seqno: 0,
         next_file: FileNumber(number.0 + 1),
         replay_start: FileNumber(0),
@@ -89,9 +109,10 @@ impl Found {
         self.last_seqno = self.last_seqno.max(record.last_seqno.unwrap_or_default());
         self.replay_start = record.replay_start.unwrap_or(self.replay_start);
         self.log_named = record.log_named.or(self.log_named);
+        self.hash_key = record.hash_key.unwrap_or(self.hash_key);
         self.format_version = record.format_version.unwrap_or(self.format_version);
         for id in record.keyspaces_dropped {
-            if id == 0 || self.trees.remove(&id).is_none() {
+            if id == 0 || self.spaces.remove(&id).is_none() {
                 return Err(Error::corruption(format!("keyspace {id} is dropped, which is not there")));
             }
         }
@@ -104,27 +125,33 @@ impl Found {
 
     fn create(&mut self, desc: KeyspaceDesc) -> Result<()> {
         let KeyspaceDesc { id, name, shards, comparator } = desc;
-        if shards != 1 {
-            let text = format!("keyspace {id} has {shards} shards; this build opens single trees");
-            return Err(Error::new(ErrorKind::Unsupported, text));
+        if shards == 0 || shards > SHARDS_MAX {
+            return Err(Error::corruption(format!("keyspace {id} has {shards} shards")));
         }
-        let is_taken = || self.trees.values().any(|tree| tree.name == name);
-        if id < self.next_keyspace || id == u32::MAX || check_name(&name).is_err() || is_taken() {
+        let is_taken = || self.spaces.iter().any(|(other, space)| *other != id && space.name == name);
+        let is_new = match self.spaces.get(&0).filter(|_| id == 0) {
+            // A snapshot tells how many shards the default keyspace has.
+            Some(default) => name == default.name && default.trees.iter().all(FoundTree::is_fresh),
+            None => id >= self.next_keyspace && id != u32::MAX && check_name(&name).is_ok(),
+        };
+        if !is_new || is_taken() {
             return Err(Error::corruption(format!("keyspace {id} is created twice or under a wrong name")));
         }
-        self.next_keyspace = id + 1;
-        self.trees.insert(id, FoundTree { comparator: Some(comparator), ..FoundTree::new(&name) });
+        self.next_keyspace = self.next_keyspace.max(id + 1);
+        let space = FoundSpace { comparator: Some(comparator), ..FoundSpace::new(&name, shards) };
+        self.spaces.insert(id, space);
         Ok(())
     }
 
     fn edit(&mut self, edit: TreeEdit) -> Result<()> {
         let TreeId { keyspace, shard } = edit.tree;
-        if shard != 0 {
-            let text = format!("the manifest names tree {}; this build opens single trees", edit.tree);
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        let tree = self.trees.get_mut(&keyspace).ok_or_else(|| {
+        let space = self.spaces.get_mut(&keyspace).ok_or_else(|| {
             Error::corruption(format!("an edit of keyspace {keyspace}, which is not there"))
+        })?;
+        space.comparator = edit.comparator.or(space.comparator.take());
+        space.merge_operator = edit.merge_operator.or(space.merge_operator.take());
+        let tree = space.trees.get_mut(usize::from(shard)).ok_or_else(|| {
+            Error::corruption(format!("an edit of tree {}, which its keyspace does not have", edit.tree))
         })?;
         for (level, number) in edit.removed {
             if tree.tables.remove(&(level, number)).is_none() {
@@ -138,8 +165,6 @@ impl Found {
                 return Err(Error::corruption(format!("an edit adds a table to L{level} twice")));
             }
         }
-        tree.comparator = edit.comparator.or(tree.comparator.take());
-        tree.merge_operator = edit.merge_operator.or(tree.merge_operator.take());
         tree.floor = edit.floor.unwrap_or(tree.floor);
         if tree.floor == 0 {
             return Err(Error::corruption("a tree's floor is 0"));
@@ -155,7 +180,7 @@ pub(crate) fn list_keyspaces(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
         match read_manifest(fs, dir) {
             // Whoever has it open may have replaced or overwritten what was being read.
             Err(error) if error.kind() == ErrorKind::Corruption && tries_left > 0 => tries_left -= 1,
-            found => return found.map(|found| found.trees.into_values().map(|tree| tree.name).collect()),
+            found => return found.map(|found| found.spaces.into_values().map(|space| space.name).collect()),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! set ─ check all ─ workers (may fail) ─ OPTIONS file (may fail) ─ publish ─ caches, log, doors, wake
 //! ```
-//! The database has its [`Options`], each tree the [`KeyspaceOptions`] of its keyspace; those of the default
+//! The database has its [`Options`], each keyspace its [`KeyspaceOptions`], each tree its share of those; those of the default
 //! keyspace stand in both. Readers take either as a whole, so no two of them ever come from different
 //! changes. What every commit group asks for is copied into atomics beside them.
 //!
@@ -26,7 +26,7 @@ use crate::background::Scheduler;
 use crate::compaction::strategy::Strategy;
 use crate::engine::Engine;
 use crate::gate::Gate;
-use crate::tree::Tree;
+use crate::space::Space;
 
 /// Options of a keyspace with what is derived from them.
 pub(crate) struct InForce {
@@ -49,7 +49,7 @@ impl Deref for InForce {
     }
 }
 
-/// The options of a keyspace of an open database, kept in its tree.
+/// The options of a keyspace of an open database; and, in each of its trees, the tree's share.
 pub(crate) struct LiveKeyspaceOptions {
     current: ArcSwap<InForce>,
     write_buffer_bytes: AtomicU64,
@@ -147,13 +147,13 @@ pub(crate) struct All {
 
 /// What is in force now.
 pub(crate) fn all(engine: &Engine) -> All {
-    of_trees(engine, &engine.keyspaces.alive())
+    of_spaces(engine, &engine.keyspaces.alive().spaces)
 }
 
-/// What is in force in `trees`, and in the database.
-pub(crate) fn of_trees(engine: &Engine, trees: &[Arc<Tree>]) -> All {
-    let others = trees.iter().filter(|tree| tree.id.keyspace != 0);
-    let keyspaces = others.map(|tree| (tree.name.clone(), tree.options.now())).collect();
+/// What is in force in `spaces`, and in the database.
+pub(crate) fn of_spaces(engine: &Engine, spaces: &[Arc<Space>]) -> All {
+    let others = spaces.iter().filter(|space| space.id != 0);
+    let keyspaces = others.map(|space| (space.name.clone(), space.options.now())).collect();
     All { options: engine.options.now(), keyspaces }
 }
 
@@ -171,30 +171,30 @@ pub(crate) fn set(engine: &Arc<Engine>, changes: &[(&str, &str)]) -> Result<()> 
 }
 
 /// See [`crate::Db::set_options_in`].
-pub(crate) fn set_in(engine: &Arc<Engine>, tree: &Arc<Tree>, changes: &[(&str, &str)]) -> Result<()> {
+pub(crate) fn set_in(engine: &Arc<Engine>, space: &Arc<Space>, changes: &[(&str, &str)]) -> Result<()> {
     let _inside = engine.enter()?;
-    if tree.id.keyspace == 0 {
-        engine.check_keyspace(tree)?;
+    if space.id == 0 {
+        engine.check_keyspace(space)?;
         return set_default(engine, changes, Some(OptionScope::Keyspace));
     }
     let _only_one = engine.options.changing.enter();
     // Now that nobody else can write the file: a drop, and a creation under the same name, that come
     // after this look write it after us.
-    engine.check_keyspace(tree)?;
-    let before = tree.options.now().in_database();
+    engine.check_keyspace(space)?;
+    let before = space.options.now().in_database();
     let changed = apply(&before, changes, Some(OptionScope::Keyspace))?.keyspace();
     if changes.is_empty() {
         return Ok(());
     }
     let mut all = all(engine);
     for (name, options) in &mut all.keyspaces {
-        if *name == tree.name {
+        if *name == space.name {
             *options = Arc::new(changed.clone());
         }
     }
     file::replace(engine, &all)?;
-    tree.options.publish(changed);
-    spread_in(tree);
+    publish_in(space, &changed);
+    spread_in(space);
     engine.schedule();
     engine.scheduler.ended.notify();
     Ok(())
@@ -216,7 +216,7 @@ fn set_default(engine: &Arc<Engine>, changes: &[(&str, &str)], scope: Option<Opt
         let _ = Scheduler::resize(engine, before.background_jobs_max);
         return Err(error);
     }
-    engine.tree.options.publish(changed.keyspace());
+    publish_in(&engine.space, &changed.keyspace());
     engine.options.publish(changed);
     spread(engine);
     Ok(())
@@ -255,19 +255,29 @@ fn spread(engine: &Engine) {
     let rate = options.background_bytes_per_second;
     // Zero is no cap at all, so this can't be refused.
     let _ = engine.handoff.limiter.set_user_rate((rate > 0).then_some(rate));
-    spread_in(&engine.tree);
+    spread_in(&engine.space);
     engine.wake_writers();
     engine.schedule();
     engine.scheduler.ended.notify();
 }
 
-/// The same for a tree.
-fn spread_in(tree: &Tree) {
-    // As if the running flush had just begun, until it says how far it is.
-    tree.ration(0.0);
-    tree.refresh_stall(tree.lock());
-    // A stopped writer waits for a notice, and a change that opens nothing must be seen as well.
-    tree.stall.wake_all();
+/// Puts options in force in a keyspace, and each tree's share of them in the tree.
+fn publish_in(space: &Space, options: &KeyspaceOptions) {
+    for tree in &space.trees {
+        tree.options.publish(options.share(tree.id.shard, tree.shards));
+    }
+    space.options.publish(options.clone());
+}
+
+/// As [`spread`], for a keyspace.
+fn spread_in(space: &Space) {
+    for tree in &space.trees {
+        // As if the running flush had just begun, until it says how far it is.
+        tree.ration(0.0);
+        tree.refresh_stall(tree.lock());
+        // A stopped writer waits for a notice, and a change that opens nothing must be seen as well.
+        tree.stall.wake_all();
+    }
 }
 
 #[cfg(test)]

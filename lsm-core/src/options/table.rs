@@ -121,6 +121,9 @@ macro_rules! database_options {
         pub struct Options {
             $( $(#[doc = $doc])+ pub $name: $type, )+
             $( $(#[doc = $object_doc])+ pub $object: $object_type, )*
+            /// Says which shard a key belongs to, and where a value goes that its shard can't take now.
+            /// A database with more than one shard is not opened without.
+            pub router: Option<crate::routing::RouterObject>,
             /// For tests of checkers only; see [`crate::fault`].
             #[doc(hidden)]
             pub break_on_purpose: Option<crate::fault::Fault>,
@@ -129,7 +132,7 @@ macro_rules! database_options {
         impl Default for Options {
             /// Settings for a small machine: two cores, a block cache of 32 MiB.
             fn default() -> Options {
-                Options { $( $name: $default, )+ $( $object: $object_default, )* break_on_purpose: None }
+                Options { $( $name: $default, )+ $( $object: $object_default, )* router: None, break_on_purpose: None }
             }
         }
 
@@ -173,6 +176,36 @@ options! {
 
     /// Fail with `AlreadyExists` when the directory holds a database already.
     error_if_exists: bool [None] = false, in ANY, Open, Database;
+
+    /// Shards that each keyspace of the database is cut into, fixed when the database is created: trees of
+    /// their own that flush and compact side by side and take values for each other. 0 = those that are
+    /// there, and for a new database what its router suggests, or 1. More than 1 need a router.
+    shards: usize [Count] = 0, in 0..=256, Open, Database;
+
+    /// Whether a value whose shard is stalled goes to another shard, and a clue of a few bytes to its own.
+    redirect: bool [None] = true, in ANY, Live, Database;
+
+    /// From which pressure on a shard's values are redirected: 0 where slowing down begins, 1 where
+    /// writes stop.
+    redirect_pressure: f64 [Number] = 0.75, in 0..=1, Live, Database;
+
+    /// Bytes that a shard's memtable may grow beyond its size by clues and deletes while its door is
+    /// shut. A reserve that is full is sealed with its memtable and the next one opened, a few times.
+    clue_reserve_bytes: u64 [Bytes] = 2 * MIB, in 4 * KIB..=GIB, Live, Database;
+
+    /// Clue entries of the database from which on nothing is redirected until a rollback has caught up.
+    clues_max: u64 [Count] = 1_000_000, in 0..=1_000_000_000_000, Live, Database;
+
+    /// Whether clue entries stay in level 0 when what is older leaves it: so they are found, and rolled
+    /// back, without a look at the whole tree. Off, they sink as all else does.
+    clue_capping: bool [None] = true, in ANY, Live, Database;
+
+    /// Whether clue entries are replaced by their values in the background, when all shards are calm or the
+    /// clue limit is reached.
+    rollback: bool [None] = true, in ANY, Live, Database;
+
+    /// The same, in bytes of the clues' keys.
+    clue_bytes_max: u64 [Bytes] = 256 * MIB, in 0..=TIB, Live, Database;
 
     /// What recovery does with damage in the commit log: `tolerate_corrupted_tail` drops a torn
     /// tail and refuses other damage, `absolute_consistency` refuses any, `point_in_time` stops

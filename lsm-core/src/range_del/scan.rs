@@ -39,6 +39,15 @@ pub struct RangeStats {
     pub jumps: u64,
 }
 
+impl std::iter::Sum for RangeStats {
+    fn sum<I: Iterator<Item = RangeStats>>(all: I) -> RangeStats {
+        all.fold(RangeStats::default(), |a, b| RangeStats {
+            covered: a.covered + b.covered,
+            jumps: a.jumps + b.jumps,
+        })
+    }
+}
+
 enum Tombstones {
     Set(Arc<RangeDels>),
     /// Those of one level, and of its tables that have tombstones the open one.

@@ -26,7 +26,9 @@
 //!   positioning call succeeds: a short scan never looks like a complete one (B003). A user's
 //!   comparator that panicked is such an error, and so is one that leads a seek in a circle.
 //!
-//! Absent: clues, which `resolve` refuses until that part plugs in there.
+//! - A redirected value counts only with the clue of its key and sequence, which follows it in the
+//!   source's order (backward: comes before it); one that meets no clue is passed over (I1), and a clue
+//!   that meets no value is an error. They are paired by key and sequence, never by being neighbours.
 
 use std::sync::Arc;
 
@@ -69,15 +71,21 @@ enum Verdict {
     /// It depends on what is older.
     Operand,
     Gone,
+    /// A value or operand, if its clue is there.
+    Redirected,
+    /// Says that a redirected entry counts.
+    Clue,
 }
 
-/// The meaning of a kind for a reader. Clues will be resolved from here.
+/// The meaning of a kind for a reader.
 #[inline]
 fn resolve(kind: u8) -> Result<Verdict> {
     match Kind::from_u8(kind) {
         Some(Kind::Put) => Ok(Verdict::Value),
         Some(Kind::Delete | Kind::SingleDelete) => Ok(Verdict::Gone),
         Some(Kind::Merge) => Ok(Verdict::Operand),
+        Some(Kind::RedirectedValue | Kind::RedirectedOperand) => Ok(Verdict::Redirected),
+        Some(Kind::ClueValue | Kind::ClueOperand) => Ok(Verdict::Clue),
         Some(other) => {
             Err(Error::new(ErrorKind::Unsupported, format!("iterating over an entry of kind {other:?}")))
         }
@@ -104,6 +112,19 @@ struct Passed {
     visible: u32,
     /// The sequence of the last of them.
     seqno: SeqNo,
+    /// A clue whose redirected entry comes next, if it is there.
+    clue: Option<(SeqNo, u8)>,
+}
+
+/// The kind of the clue that a redirected entry needs.
+fn clue_of(redirected: u8) -> u8 {
+    let is_operand = redirected == Kind::RedirectedOperand as u8;
+    if is_operand { Kind::ClueOperand as u8 } else { Kind::ClueValue as u8 }
+}
+
+/// The error of a clue that meets no redirected entry.
+fn unpaired() -> Error {
+    Error::corruption("a scan met a clue entry whose value is in no shard")
 }
 
 /// A user's iterator over one source of internal entries.
@@ -507,11 +528,16 @@ impl<I: InternalIter> DbIter<I> {
             }
             match resolve(kind_byte_of(internal))? {
                 Verdict::Value => return Ok(State::Forward),
-                Verdict::Operand => {
+                Verdict::Operand | Verdict::Redirected | Verdict::Clue => {
                     self.key.clear();
                     self.key.extend_from_slice(key);
-                    self.fold_forward()?;
-                    return Ok(State::Merged);
+                    match self.fold_forward()? {
+                        Some(Verdict::Gone) => self.stats.skipped_tombstones += 1,
+                        Some(_) => return Ok(State::Merged),
+                        None => {}
+                    }
+                    skipping = true;
+                    run = 0;
                 }
                 Verdict::Gone => {
                     self.stats.skipped_tombstones += 1;
@@ -526,35 +552,77 @@ impl<I: InternalIter> DbIter<I> {
         Ok(State::Invalid)
     }
 
-    /// The source stands on the newest visible version of `self.key`, an operand: folds it with those
-    /// below it into `self.value`. Leaves the source on the entry that ended the chain or, if none did,
-    /// behind the key.
+    /// The source stands on the newest visible version of `self.key`: what it and those below it come to, a
+    /// value in `self.value` or nothing. Leaves the source on the entry that ended the chain of operands
+    /// or, if none did, behind the key. `None`: nothing there counts.
     #[cold]
-    fn fold_forward(&mut self) -> Result<()> {
-        let operator = self.operator.as_deref().ok_or_else(no_operator)?;
+    fn fold_forward(&mut self) -> Result<Option<Verdict>> {
         self.operands.clear();
-        let mut base = None;
+        let (mut base, mut is_gone) = (None, false);
         let mut last = SEQNO_MAX + 1;
-        loop {
-            let seqno = seqno_of(self.iter.key());
-            match resolve(kind_byte_of(self.iter.key()))? {
+        while self.is_on_key() {
+            let (seqno, kind) = (seqno_of(self.iter.key()), kind_byte_of(self.iter.key()));
+            match resolve(kind)? {
                 // One that lies in two sources counts once (rule 7).
-                Verdict::Operand if seqno == last => {}
-                Verdict::Operand => self.operands.push_older(operator, &self.key, self.iter.value_slice()),
+                _ if seqno == last => {}
+                Verdict::Operand => self.push_older(self.iter.value_slice())?,
                 Verdict::Value => {
-                    base = Some(self.iter.value());
+                    base = Some(self.iter.value_slice());
                     break;
                 }
-                Verdict::Gone => break,
+                Verdict::Gone => {
+                    is_gone = true;
+                    break;
+                }
+                Verdict::Clue => return Err(unpaired()),
+                Verdict::Redirected => match self.pair(seqno, kind)? {
+                    None => continue,
+                    Some(operand) if kind == Kind::RedirectedOperand as u8 => self.push_older(operand)?,
+                    Some(value) => {
+                        base = Some(value);
+                        break;
+                    }
+                },
             }
             last = seqno;
             self.iter.next()?;
-            if !self.iter.valid() || self.comparator.compare(user_key(self.iter.key()), &self.key).is_ne() {
-                break;
+        }
+        if self.operands.is_empty() {
+            let found = if base.is_some() { Some(Verdict::Value) } else { is_gone.then_some(Verdict::Gone) };
+            self.value = base.unwrap_or_else(|| Slice::copy_of(&[]));
+            return Ok(found);
+        }
+        let operator = self.operator.as_deref().ok_or_else(no_operator)?;
+        self.value = self.operands.finish(operator, &self.key, base.as_deref())?;
+        Ok(Some(Verdict::Value))
+    }
+
+    /// Whether the source stands on a version of `self.key`.
+    fn is_on_key(&self) -> bool {
+        self.iter.valid() && self.comparator.compare(user_key(self.iter.key()), &self.key).is_eq()
+    }
+
+    fn push_older(&mut self, operand: Slice) -> Result<()> {
+        let operator = self.operator.as_deref().ok_or_else(no_operator)?;
+        self.operands.push_older(operator, &self.key, operand);
+        Ok(())
+    }
+
+    /// The source stands on a redirected entry: what it holds, if its clue follows, on which the source
+    /// stands then; else the source stands on what follows instead.
+    fn pair(&mut self, seqno: SeqNo, kind: u8) -> Result<Option<Slice>> {
+        let value = self.iter.value_slice();
+        loop {
+            self.iter.next()?;
+            if !self.is_on_key() || seqno_of(self.iter.key()) != seqno {
+                return Ok(None);
+            }
+            match kind_byte_of(self.iter.key()) {
+                next if next == clue_of(kind) => return Ok(Some(value)),
+                next if next == kind => {}
+                _ => return Ok(None),
             }
         }
-        self.value = self.operands.finish(operator, &self.key, base)?;
-        Ok(())
     }
 
     /// Steps over a version of `self.key`; after many, seeks to (key, `seqno`, `kind`) instead.
@@ -607,7 +675,7 @@ impl<I: InternalIter> DbIter<I> {
             self.key.extend_from_slice(key);
             match self.fold_versions_backward()? {
                 Some(Verdict::Value | Verdict::Operand) => return Ok(State::Backward),
-                Some(Verdict::Gone) => self.stats.skipped_tombstones += 1,
+                Some(Verdict::Gone | Verdict::Redirected | Verdict::Clue) => self.stats.skipped_tombstones += 1,
                 None => {}
             }
         }
@@ -617,7 +685,7 @@ impl<I: InternalIter> DbIter<I> {
     /// Passes all versions of `self.key`, oldest first; what the newest visible one says, its
     /// value in `self.value`.
     fn fold_versions_backward(&mut self) -> Result<Option<Verdict>> {
-        let mut passed = Passed { verdict: None, has_base: false, visible: 0, seqno: SEQNO_MAX };
+        let mut passed = Passed { verdict: None, has_base: false, visible: 0, seqno: SEQNO_MAX, clue: None };
         self.operands.clear();
         let mut run = 0;
         loop {
@@ -636,6 +704,9 @@ impl<I: InternalIter> DbIter<I> {
                 break;
             }
         }
+        if passed.clue.is_some() {
+            return Err(unpaired());
+        }
         self.stats.skipped_older += u64::from(passed.visible.saturating_sub(1));
         if passed.verdict == Some(Verdict::Operand) {
             self.fold_backward(&passed)?;
@@ -653,8 +724,15 @@ impl<I: InternalIter> DbIter<I> {
     }
 
     fn take_version(&mut self, passed: &mut Passed) -> Result<()> {
-        let verdict = resolve(kind_byte_of(self.iter.key()))?;
-        let before = std::mem::replace(&mut passed.seqno, seqno_of(self.iter.key()));
+        let (seqno, kind) = (seqno_of(self.iter.key()), kind_byte_of(self.iter.key()));
+        let verdict = match resolve(kind)? {
+            verdict if !matches!(verdict, Verdict::Redirected | Verdict::Clue) && passed.clue.is_none() => verdict,
+            verdict => match Self::take_pair(passed, verdict, seqno, kind)? {
+                Some(verdict) => verdict,
+                None => return Ok(()),
+            },
+        };
+        let before = std::mem::replace(&mut passed.seqno, seqno);
         match verdict {
             Verdict::Operand if before == passed.seqno => {}
             Verdict::Operand => self.operands.push_newer(self.iter.value_slice()),
@@ -662,7 +740,7 @@ impl<I: InternalIter> DbIter<I> {
                 self.value = self.iter.value_slice();
                 passed.has_base = true;
             }
-            Verdict::Gone => passed.has_base = false,
+            Verdict::Gone | Verdict::Redirected | Verdict::Clue => passed.has_base = false,
         }
         if verdict != Verdict::Operand && !self.operands.is_empty() {
             self.operands.clear();
@@ -677,22 +755,46 @@ impl<I: InternalIter> DbIter<I> {
         Ok(())
     }
 
+    /// What an entry says going backward, where clues come before what they stand for; `None`: nothing yet,
+    /// or nothing at all.
+    fn take_pair(passed: &mut Passed, verdict: Verdict, seqno: SeqNo, kind: u8) -> Result<Option<Verdict>> {
+        if passed.clue.is_some_and(|(clue, _)| clue != seqno) {
+            return Err(unpaired());
+        }
+        match verdict {
+            Verdict::Clue => {
+                // Of two that are equal, or of one whose value has been seen already, the second says nothing.
+                if passed.seqno != seqno {
+                    passed.clue = Some((seqno, kind));
+                }
+                Ok(None)
+            }
+            Verdict::Redirected => {
+                let is_paired = passed.clue.take_if(|(_, clue)| *clue == clue_of(kind)).is_some();
+                let is_operand = kind == Kind::RedirectedOperand as u8;
+                Ok(is_paired.then_some(if is_operand { Verdict::Operand } else { Verdict::Value }))
+            }
+            // Rolled back: the entry itself counts, and not its clue.
+            verdict => {
+                passed.clue = None;
+                Ok(Some(verdict))
+            }
+        }
+    }
+
     /// Many versions: seeks to the newest visible one, then before them all.
     fn fold_by_seeking(&mut self, mut passed: Passed) -> Result<Option<Verdict>> {
         self.stats.reseeks += 1;
         self.stats.skipped_older += u64::from(passed.visible.saturating_sub(1));
         self.set_target_to_key(self.snapshot, SEEK_KIND);
         self.source_to_target()?;
-        if self.iter.valid() && self.comparator.compare(user_key(self.iter.key()), &self.key).is_eq() {
-            if resolve(kind_byte_of(self.iter.key()))? == Verdict::Operand {
+        if self.is_on_key() {
+            if self.custom {
                 // Equal keys may be other bytes; those of the newest entry are shown.
                 self.key.clear();
                 self.key.extend_from_slice(user_key(self.iter.key()));
-                self.fold_forward()?;
-                passed.verdict = Some(Verdict::Value);
-            } else {
-                self.take_version(&mut passed)?;
             }
+            passed.verdict = self.fold_forward()?;
         }
         self.set_target_to_key(SEQNO_MAX, SEEK_KIND);
         self.source_back_to_target()?;

@@ -23,6 +23,8 @@ use crate::options::ReadOptions;
 use crate::read::internal::InternalIter;
 use crate::read::operands::Operands;
 use crate::table::{Found, IterSpec, ReadSpec, ReadStats, TableReader};
+use crate::read::clue::Trail;
+use crate::space::{Space, SpaceView};
 use crate::tree::{Tree, TreeView};
 use crate::types::SeqNo;
 use crate::version::TableFile;
@@ -49,15 +51,15 @@ pub struct ReadContext {
 #[inline]
 pub(crate) fn get(
     engine: &Engine,
-    tree: &Tree,
-    view: &TreeView,
+    space: &Space,
+    view: &SpaceView,
     key: &[u8],
     seqno: SeqNo,
     options: &ReadOptions,
     context: &mut ReadContext,
 ) -> Result<Option<Slice>> {
-    let watch = Watch::begin(&tree.comparator);
-    let ask = Ask::new(engine, tree, view, seqno, options);
+    let watch = Watch::begin(&space.comparator);
+    let ask = Ask::new(engine, space, view, space.primary(key), seqno, options);
     let found = walk(&ask, key, &mut Lookup::new(), context, &mut Direct);
     watch.check()?;
     found.map_err(|stop| match stop {
@@ -69,6 +71,10 @@ pub(crate) fn get(
 /// What look-ups of one call have in common.
 pub(super) struct Ask<'a> {
     pub(super) engine: &'a Engine,
+    pub(super) space: &'a Space,
+    /// The view of all shards.
+    pub(super) shards: &'a SpaceView,
+    /// The primary of the keys.
     pub(super) tree: &'a Tree,
     pub(super) view: &'a TreeView,
     pub(super) seqno: SeqNo,
@@ -79,15 +85,33 @@ impl<'a> Ask<'a> {
     #[inline]
     pub(super) fn new(
         engine: &'a Engine,
+        space: &'a Space,
+        shards: &'a SpaceView,
         tree: &'a Tree,
-        view: &'a TreeView,
         seqno: SeqNo,
         options: &ReadOptions,
     ) -> Ask<'a> {
         let spec = ReadSpec { fill_cache: options.fill_cache, verify: options.verify_checksums };
-        Ask { engine, tree, view, seqno, spec }
+        Ask { engine, space, shards, tree, view: shards.of(tree), seqno, spec }
+    }
+
+    /// What an entry says that the look-up has met: itself, or what its clue leads to.
+    #[inline(always)]
+    fn resolved(&self, key: &[u8], entry: Met, context: &mut ReadContext) -> Result<Met> {
+        match Kind::from_u8(entry.1) {
+            Some(kind) if kind.is_clue() => {
+                let Ask { engine, space, shards: view, spec, .. } = *self;
+                let trail = Trail { engine, space, view, spec };
+                let (kind, value) = trail.follow(key, (entry.0, kind), &entry.2, context)?;
+                Ok((entry.0, kind as u8, value))
+            }
+            _ => Ok(entry),
+        }
     }
 }
+
+/// An entry of the key: sequence, kind, value.
+type Met = (SeqNo, u8, Slice);
 
 /// How a look-up gets at tables and blocks.
 pub(super) trait Access {
@@ -231,7 +255,7 @@ fn ask_memtables(
             }
             let value = || Slice::copy_of(entry.value);
             let cursor = || (buffer.table.iter(), cover);
-            if let Some(end) = meet(chain, ask.tree, key, entry.seqno, entry.kind_byte, value, cursor)? {
+            if let Some(end) = meet(chain, ask, key, (entry.seqno, entry.kind_byte), value, cursor, context)? {
                 return Ok(Some(end));
             }
         }
@@ -265,7 +289,8 @@ fn ask_table<A: Access>(
             ask.engine.metrics.add_level(LevelCounter::GetHits, level, 1);
         }
         let cursor = || (reader.iter(iter_spec(&ask.spec)), cover);
-        if let Some(end) = meet(chain, ask.tree, key, found.seqno, found.kind, || found.value, cursor)? {
+        let at = (found.seqno, found.kind);
+        if let Some(end) = meet(chain, ask, key, at, || found.value, cursor, context)? {
             return Ok(Some(end));
         }
     }
@@ -297,17 +322,35 @@ fn chain_seqno(chain: &Option<Chain>, seqno: SeqNo) -> SeqNo {
 #[inline(always)]
 fn meet<I: InternalIter>(
     chain: &mut Option<Chain>,
-    tree: &Tree,
+    ask: &Ask<'_>,
     key: &[u8],
-    seqno: SeqNo,
-    kind: u8,
+    (seqno, kind): (SeqNo, u8),
     value: impl FnOnce() -> Slice,
     cursor: impl FnOnce() -> (I, SeqNo),
+    context: &mut ReadContext,
 ) -> Result<Option<Option<Slice>>> {
-    if chain.is_none() && kind != Kind::Merge as u8 {
+    // A value, the common case, or a tombstone.
+    if chain.is_none() && (kind == Kind::Put as u8 || kind < Kind::ClueOperand as u8) {
         return value_of(kind, value).map(Some);
     }
-    Chain::go_on(chain, tree, key, (seqno, kind, value()), cursor)
+    meet_chain(chain, ask, key, (seqno, kind, value()), cursor, context)
+}
+
+/// As [`meet`], where more than this entry may count, or another one in its place.
+#[cold]
+fn meet_chain<I: InternalIter>(
+    chain: &mut Option<Chain>,
+    ask: &Ask<'_>,
+    key: &[u8],
+    found: Met,
+    cursor: impl FnOnce() -> (I, SeqNo),
+    context: &mut ReadContext,
+) -> Result<Option<Option<Slice>>> {
+    let found = ask.resolved(key, found, context)?;
+    if chain.is_none() && found.1 != Kind::Merge as u8 {
+        return value_of(found.1, || found.2).map(Some);
+    }
+    Chain::go_on(chain, ask, key, found, cursor, context)
 }
 
 /// The operands of the key met so far; nothing has ended them yet.
@@ -331,11 +374,13 @@ impl Chain {
     #[cold]
     fn go_on<I: InternalIter>(
         chain: &mut Option<Chain>,
-        tree: &Tree,
+        ask: &Ask<'_>,
         key: &[u8],
-        found: (SeqNo, u8, Slice),
+        found: Met,
         cursor: impl FnOnce() -> (I, SeqNo),
+        context: &mut ReadContext,
     ) -> Result<Option<Option<Slice>>> {
+        let tree = ask.tree;
         let chain = match chain {
             Some(chain) => chain,
             None => {
@@ -354,8 +399,12 @@ impl Chain {
             if seqno < cover {
                 break;
             }
-            if let Some(end) = chain.meet(key, seqno, kind, cursor.value_slice())? {
-                return Ok(Some(end));
+            // One that lies in two places counts once (rule 7).
+            if seqno < chain.seqno {
+                let found = ask.resolved(key, (seqno, kind, cursor.value_slice()), context)?;
+                if let Some(end) = chain.meet(key, found.0, found.1, found.2)? {
+                    return Ok(Some(end));
+                }
             }
             cursor.next()?;
         }

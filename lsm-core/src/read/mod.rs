@@ -1,7 +1,9 @@
 //! The read path: point look-ups and the stack of iterators.
 //!
-//! A scan is `db_iter` over `merging_iter` over memtables, L0 tables and one `level_iter` a level.
+//! A scan is `db_iter` over `merging_iter` over memtables, L0 tables and one `level_iter` a level; with shards,
+//! over a merge of those of all shards, in which clues and their values meet. A look-up follows a clue (`clue`).
 
+pub(crate) mod clue;
 pub mod db_iter;
 pub mod get;
 pub mod internal;
@@ -10,5 +12,6 @@ pub mod level_iter;
 pub mod merging_iter;
 pub(crate) mod multi_get;
 pub(crate) mod operands;
+pub(crate) mod scan_source;
 #[cfg(test)]
 pub(crate) mod testing;

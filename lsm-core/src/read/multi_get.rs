@@ -33,7 +33,7 @@ use crate::engine::Engine;
 use crate::options::ReadOptions;
 use crate::read::get::{self, Access, Ask, Lookup, ReadContext, Stop, Walked};
 use crate::table::{Block, Fetcher, Found, Missing, ReadStats, TableReader};
-use crate::tree::{Tree, TreeView};
+use crate::space::{Space, SpaceView};
 use crate::types::{FileNumber, SeqNo};
 use crate::version::TableFile;
 use crate::{Error, Result, Slice};
@@ -51,15 +51,16 @@ const WAITING_BYTES_MAX: u64 = 8 << 20;
 /// [`get::get`], and `TimedOut`.
 pub(crate) fn multi_get(
     engine: &Engine,
-    tree: &Tree,
-    view: &TreeView,
+    space: &Space,
+    view: &SpaceView,
     keys: &[&[u8]],
     seqno: SeqNo,
     options: &ReadOptions,
     context: &mut ReadContext,
 ) -> Result<Vec<Option<Slice>>> {
-    let watch = Watch::begin(&tree.comparator);
-    let ask = Ask::new(engine, tree, view, seqno, options);
+    let watch = Watch::begin(&space.comparator);
+    let asks: Vec<Ask<'_>> =
+        space.trees.iter().map(|tree| Ask::new(engine, space, view, tree, seqno, options)).collect();
     // Where they are not read together, each block is read when a look-up waits for it.
     let waiting_max = if engine.options.load().batch_reads { WAITING_MAX } else { 1 };
     let mut batch = Batch {
@@ -67,20 +68,22 @@ pub(crate) fn multi_get(
         values: vec![None; keys.len()],
         failed: None,
         deadline: options.deadline,
-        access: Remembering::default(),
+        access: space.trees.iter().map(|_| Remembering::default()).collect(),
         waiting: Vec::new(),
+        wanted: Vec::new(),
         waiting_bytes: 0,
     };
-    for at in sorted_by(&tree.comparator, keys.len(), |at| keys[at]) {
+    for at in sorted_by(&space.comparator, keys.len(), |at| keys[at]) {
         let mut lookup = Lookup::new();
-        if let Some(missing) = batch.walk(&ask, at, &mut lookup, context) {
-            batch.wait(at, lookup, missing);
+        let ask = &asks[usize::from(space.primary(keys[at]).id.shard)];
+        if let Some(missing) = batch.walk(ask, at, &mut lookup, context) {
+            batch.wait(ask, at, lookup, missing);
             if batch.waiting.len() >= waiting_max || batch.waiting_bytes >= WAITING_BYTES_MAX {
-                batch.read(&ask, context);
+                batch.read(engine, &asks, context);
             }
         }
     }
-    batch.read(&ask, context);
+    batch.read(engine, &asks, context);
     watch.check()?;
     match batch.failed {
         None => Ok(batch.values),
@@ -94,10 +97,20 @@ struct Batch<'a> {
     /// The first of the keys, in the caller's order, that failed so far.
     failed: Option<(usize, Error)>,
     deadline: Option<Nanos>,
-    access: Remembering,
-    /// Number of the key, its look-up, and the block that it waits for.
-    waiting: Vec<(usize, Lookup, Missing)>,
+    /// By shard.
+    access: Vec<Remembering>,
+    waiting: Vec<Waiting>,
+    /// The blocks that they wait for, in the same order.
+    wanted: Vec<Missing>,
     waiting_bytes: u64,
+}
+
+/// A look-up that waits for a block.
+struct Waiting {
+    /// Number of the key.
+    at: usize,
+    shard: usize,
+    lookup: Lookup,
 }
 
 impl Batch<'_> {
@@ -111,7 +124,10 @@ impl Batch<'_> {
         context: &mut ReadContext,
     ) -> Option<Missing> {
         let walked = match ask.engine.check_deadline(self.deadline) {
-            Ok(()) => get::walk(ask, self.keys[at], lookup, context, &mut self.access),
+            Ok(()) => {
+                let access = &mut self.access[usize::from(ask.tree.id.shard)];
+                get::walk(ask, self.keys[at], lookup, context, access)
+            }
             Err(error) => Err(error.into()),
         };
         match walked {
@@ -129,32 +145,29 @@ impl Batch<'_> {
         }
     }
 
-    fn wait(&mut self, at: usize, lookup: Lookup, missing: Missing) {
+    fn wait(&mut self, ask: &Ask<'_>, at: usize, lookup: Lookup, missing: Missing) {
         self.waiting_bytes += missing.bytes();
-        self.waiting.push((at, lookup, missing));
+        self.waiting.push(Waiting { at, shard: usize::from(ask.tree.id.shard), lookup });
+        self.wanted.push(missing);
     }
 
     /// Reads until nobody waits.
-    fn read(&mut self, ask: &Ask<'_>, context: &mut ReadContext) {
+    fn read(&mut self, engine: &Engine, asks: &[Ask<'_>], context: &mut ReadContext) {
         while !self.waiting.is_empty() {
-            let io = ask.engine.io.clone();
-            let fetcher = Fetcher { io, spec: ask.spec, deadline: self.deadline };
+            let fetcher = Fetcher { io: engine.io.clone(), spec: asks[0].spec, deadline: self.deadline };
             self.waiting_bytes = 0;
-            let mut lookups = Vec::with_capacity(self.waiting.len());
-            let mut wanted = Vec::with_capacity(self.waiting.len());
-            for (at, lookup, missing) in self.waiting.drain(..) {
-                lookups.push((at, lookup));
-                wanted.push(missing);
-            }
+            let lookups = std::mem::take(&mut self.waiting);
+            let wanted = std::mem::take(&mut self.wanted);
             let blocks = fetcher.fetch(&wanted, &mut context.blocks);
-            for (((at, mut lookup), missing), block) in lookups.into_iter().zip(wanted).zip(blocks) {
+            for ((waiting, missing), block) in lookups.into_iter().zip(wanted).zip(blocks) {
+                let Waiting { at, shard, mut lookup } = waiting;
                 match block {
                     Ok(block) => {
-                        self.access.handed = Some((missing, block));
-                        if let Some(missing) = self.walk(ask, at, &mut lookup, context) {
-                            self.wait(at, lookup, missing);
+                        self.access[shard].handed = Some((missing, block));
+                        if let Some(missing) = self.walk(&asks[shard], at, &mut lookup, context) {
+                            self.wait(&asks[shard], at, lookup, missing);
                         }
-                        self.access.handed = None;
+                        self.access[shard].handed = None;
                     }
                     Err(error) => self.fail(at, error),
                 }

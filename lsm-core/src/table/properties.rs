@@ -24,6 +24,15 @@ pub struct Properties {
     pub deletes: u64,
     /// Range tombstones among them. Written only where there are some.
     pub range_deletes: u64,
+    /// Clues among them, and bytes of their user keys. Written only where there are some; so are the
+    /// next two.
+    pub clues: u64,
+    /// See [`Properties::clues`].
+    pub clue_bytes: u64,
+    /// Redirected entries among them.
+    pub redirected: u64,
+    /// Bytes of their user keys and values.
+    pub redirected_bytes: u64,
     /// Data blocks in all sections.
     pub data_blocks: u64,
     /// Bytes of all internal keys before prefix compression.
@@ -42,16 +51,24 @@ pub struct Properties {
     pub others: Vec<(String, Vec<u8>)>,
 }
 
+/// Numbers that are absent where they are zero.
+const SPARSE: [&str; 5] = ["clue_bytes", "clues", "range_deletes", "redirected", "redirected_bytes"];
+
 const NUMBERS: [&str; 7] =
     ["data_blocks", "deletes", "entries", "raw_key_bytes", "raw_value_bytes", "seqno_max", "seqno_min"];
 
 impl Properties {
     fn number(&mut self, name: &str) -> &mut u64 {
         match name {
+            "clue_bytes" => &mut self.clue_bytes,
+            "clues" => &mut self.clues,
             "data_blocks" => &mut self.data_blocks,
             "deletes" => &mut self.deletes,
             "entries" => &mut self.entries,
+            "range_deletes" => &mut self.range_deletes,
             "raw_key_bytes" => &mut self.raw_key_bytes,
+            "redirected" => &mut self.redirected,
+            "redirected_bytes" => &mut self.redirected_bytes,
             "raw_value_bytes" => &mut self.raw_value_bytes,
             "seqno_max" => &mut self.seqno_max,
             _ => &mut self.seqno_min,
@@ -70,15 +87,13 @@ impl Properties {
             ("smallest", self.smallest.clone()),
         ];
         let mut numbers = self.clone();
-        for name in NUMBERS {
-            let mut value = Vec::new();
-            coding::put_varint(&mut value, *numbers.number(name));
-            list.push((name, value));
-        }
-        if self.range_deletes > 0 {
-            let mut value = Vec::new();
-            coding::put_varint(&mut value, self.range_deletes);
-            list.push(("range_deletes", value));
+        for name in NUMBERS.into_iter().chain(SPARSE) {
+            let number = *numbers.number(name);
+            if number > 0 || NUMBERS.contains(&name) {
+                let mut value = Vec::new();
+                coding::put_varint(&mut value, number);
+                list.push((name, value));
+            }
         }
         list.extend(self.others.iter().map(|(name, value)| (&name[..], value.clone())));
         list.sort();
@@ -110,8 +125,8 @@ impl Properties {
                 "comparator" => out.comparator = text(value)?,
                 "largest" => out.largest = value.to_vec(),
                 "smallest" => out.smallest = value.to_vec(),
-                "range_deletes" => {
-                    out.range_deletes = Reader::new(value, "a property").varint()?;
+                _ if SPARSE.contains(&&name[..]) => {
+                    *out.number(&name) = Reader::new(value, "a property").varint()?;
                     seen -= 1;
                 }
                 _ if NUMBERS.contains(&&name[..]) => {
@@ -147,6 +162,10 @@ mod tests {
             entries: 3,
             deletes: 1,
             range_deletes: 1,
+            clues: 4,
+            clue_bytes: 40,
+            redirected: 6,
+            redirected_bytes: 600,
             data_blocks: 2,
             raw_key_bytes: 1 << 40,
             raw_value_bytes: 77,

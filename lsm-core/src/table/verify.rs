@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use super::format;
 use super::properties::Properties;
 use super::reader::TableReader;
+use super::writer::count_special;
 use super::{IterSpec, ReadStats};
 use crate::key::{self, Kind, TRAILER_BYTES};
 use crate::read::internal::InternalIter;
@@ -79,6 +80,7 @@ impl TableReader {
         let (mut raw_key_bytes, mut raw_value_bytes) = (0, 0);
         let (mut seqno_min, mut seqno_max) = (SEQNO_MAX, 0);
         let (mut first, mut last) = (Vec::new(), Vec::new());
+        let mut special = Properties::default();
         let mut it = self.iter(IterSpec::whole_table());
         it.seek_to_first()?;
         while it.valid() {
@@ -100,6 +102,8 @@ impl TableReader {
             report.user_keys += u64::from(fresh);
             report.entries += 1;
             report.deletes += u64::from(matches!(kind, Some(Kind::Delete | Kind::SingleDelete)));
+            let value_bytes = it.value().len() as u64;
+            count_special(&mut special, key::kind_byte_of(internal), user.len() as u64, value_bytes);
             raw_key_bytes += internal.len() as u64;
             raw_value_bytes += it.value().len() as u64;
             seqno_min = seqno_min.min(key::seqno_of(internal));
@@ -127,6 +131,10 @@ impl TableReader {
         agree("entries", p.entries, report.entries)?;
         agree("deletes", p.deletes, report.deletes)?;
         agree("range tombstones", p.range_deletes, report.range_deletes)?;
+        agree("clues", p.clues, special.clues)?;
+        agree("bytes of clues", p.clue_bytes, special.clue_bytes)?;
+        agree("redirected entries", p.redirected, special.redirected)?;
+        agree("bytes of redirected entries", p.redirected_bytes, special.redirected_bytes)?;
         agree("bytes of keys", p.raw_key_bytes, counted.raw_key_bytes)?;
         agree("bytes of values", p.raw_value_bytes, counted.raw_value_bytes)?;
         if report.entries > 0 {

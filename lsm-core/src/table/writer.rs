@@ -47,6 +47,14 @@ pub struct TableMeta {
     pub deletes: u64,
     /// Range tombstones among them.
     pub range_deletes: u64,
+    /// Clues among them.
+    pub clues: u64,
+    /// Bytes of their user keys.
+    pub clue_bytes: u64,
+    /// Redirected entries among them.
+    pub redirected: u64,
+    /// Bytes of their user keys and values.
+    pub redirected_bytes: u64,
     /// The first internal key, be it a range tombstone's; empty in a table without entries.
     pub smallest: Vec<u8>,
     /// The last internal key, or the end of a range tombstone ([`key::range_end`]); empty in a table
@@ -62,6 +70,22 @@ pub struct TableMeta {
     pub raw_value_bytes: u64,
     /// Data blocks.
     pub data_blocks: u64,
+}
+
+/// Counts an entry that has to do with another shard.
+#[inline]
+pub(super) fn count_special(p: &mut Properties, kind: u8, key_bytes: u64, value_bytes: u64) {
+    match Kind::from_u8(kind) {
+        Some(kind) if kind.is_clue() => {
+            p.clues += 1;
+            p.clue_bytes += key_bytes;
+        }
+        Some(kind) if kind.is_redirected() => {
+            p.redirected += 1;
+            p.redirected_bytes += key_bytes + value_bytes;
+        }
+        _ => {}
+    }
 }
 
 /// The end of the file: sums its bytes up and passes them on.
@@ -361,6 +385,9 @@ impl TableWriter {
         let (kind, seqno) = (key::kind_byte_of(internal), key::seqno_of(internal));
         p.entries += 1;
         p.deletes += u64::from(kind == Kind::Delete as u8 || kind == Kind::SingleDelete as u8);
+        if kind != Kind::Put as u8 {
+            count_special(p, kind, user.len() as u64, value.len() as u64);
+        }
         p.seqno_min = p.seqno_min.min(seqno);
         p.seqno_max = p.seqno_max.max(seqno);
         p.raw_key_bytes += internal.len() as u64;
@@ -475,6 +502,10 @@ impl TableWriter {
             entries: p.entries,
             deletes: p.deletes,
             range_deletes: p.range_deletes,
+            clues: p.clues,
+            clue_bytes: p.clue_bytes,
+            redirected: p.redirected,
+            redirected_bytes: p.redirected_bytes,
             smallest: p.smallest,
             largest: p.largest,
             seqno_min: p.seqno_min,

@@ -29,9 +29,9 @@ fn h06_a_view_and_its_sequence_belong_together() {
             let change = || {
                 put(b"2");
                 db.flush().expect("flush");
-                assert_eq!(engine.tree.view().version.l0().len(), 1, "the view has changed");
+                assert_eq!(engine.space.trees[0].view().version.l0().len(), 1, "the view has changed");
             };
-            let (view, seqno): (_, SeqNo) = engine.tree.view_at(|| {
+            let (view, seqno): (_, SeqNo) = engine.space.views().load_at(|| {
                 if looks.fetch_add(1, Ordering::Relaxed) > 0 {
                     visible()
                 } else if is_sequence_first {
@@ -45,7 +45,7 @@ fn h06_a_view_and_its_sequence_belong_together() {
             });
             let mut context = ReadContext::default();
             let found =
-                get::get(engine, &engine.tree, &view, b"k", seqno, &ReadOptions::default(), &mut context)
+                get::get(engine, &engine.space, &view, b"k", seqno, &ReadOptions::default(), &mut context)
                     .expect("get");
             let expected = if seqno == 1 { b"1" } else { b"2" };
             assert_eq!(found.as_deref(), Some(expected.as_slice()), "at sequence {seqno}");

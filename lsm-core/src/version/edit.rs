@@ -156,6 +156,8 @@ pub struct TableDesc {
     pub dir_id: u8,
     /// Clue entries.
     pub clues: u64,
+    /// Bytes of their user keys.
+    pub clue_bytes: u64,
     /// Redirected entries.
     pub redirected: u64,
     /// Bytes of redirected keys and values.
@@ -211,6 +213,7 @@ mod tag {
     pub(super) const CLUES: u64 = 4;
     pub(super) const REDIRECTED: u64 = 6;
     pub(super) const REDIRECTED_BYTES: u64 = 7;
+    pub(super) const CLUE_BYTES: u64 = 9;
 }
 
 fn field(out: &mut Vec<u8>, tag: u64, content: impl FnOnce(&mut Vec<u8>)) {
@@ -466,6 +469,7 @@ impl TableDesc {
         let nonzero = |value: u64| (value != 0).then_some(value);
         number_field(out, tag::DIR_ID, nonzero(u64::from(self.dir_id)));
         number_field(out, tag::CLUES, nonzero(self.clues));
+        number_field(out, tag::CLUE_BYTES, nonzero(self.clue_bytes));
         number_field(out, tag::REDIRECTED, nonzero(self.redirected));
         number_field(out, tag::REDIRECTED_BYTES, nonzero(self.redirected_bytes));
     }
@@ -495,6 +499,7 @@ impl TableDesc {
             match tag {
                 tag::DIR_ID => table.dir_id = read_small(r, "a directory")?,
                 tag::CLUES => table.clues = r.varint()?,
+                tag::CLUE_BYTES => table.clue_bytes = r.varint()?,
                 tag::REDIRECTED => table.redirected = r.varint()?,
                 tag::REDIRECTED_BYTES => table.redirected_bytes = r.varint()?,
                 _ => return Ok(false),

@@ -49,6 +49,7 @@ use crate::gate::{Gate, GateGuard};
 use crate::handoff::Reserved;
 use crate::handoff::ledger::{LedgerFile, Line, Move, Step};
 use crate::invariants::check_settling;
+use crate::space::Space;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo, TreeId};
 use crate::wal::log::Floors;
@@ -133,7 +134,7 @@ struct Doomed {
 /// What one record of the manifest is made from.
 struct Change {
     moves: Vec<TreeMove>,
-    created: Option<Arc<Tree>>,
+    created: Option<Arc<Space>>,
     dropped: Vec<u32>,
 }
 
@@ -205,27 +206,37 @@ impl VersionSet {
         self.settle_with(engine, None)
     }
 
-    /// Makes a new keyspace durable, which has one tree and nothing in it yet.
+    /// Makes a new keyspace durable, which has nothing in it yet.
     ///
     /// # Errors
     /// Those of the file system; the keyspace does not exist then, but for a crash before the next
     /// change, which may find it.
-    pub(crate) fn create_keyspace(&self, engine: &Engine, tree: &Arc<Tree>) -> Result<()> {
+    pub(crate) fn create_keyspace(&self, engine: &Engine, space: &Arc<Space>) -> Result<()> {
         let _only_one = self.settling.enter();
-        let result = self.settle_with(engine, Some(tree.clone()));
+        let result = self.settle_with(engine, Some(space.clone()));
         // Spent even if it failed: what the manifest holds then is unknown.
-        engine.keyspaces.spend_id(tree.id.keyspace);
+        engine.keyspaces.spend_id(space.id);
         result
     }
 
-    /// Makes the end of a keyspace durable, whose tree was emptied and had `last` as its version.
+    /// Makes the end of a keyspace durable, whose trees were emptied and had those versions.
     ///
     /// # Errors
     /// Those of the file system; the drop is written with the next change then.
-    pub(crate) fn drop_keyspace(&self, engine: &Engine, tree: &Arc<Tree>, last: Arc<Version>) -> Result<()> {
+    pub(crate) fn drop_keyspace(
+        &self,
+        engine: &Engine,
+        trees: Vec<(Arc<Tree>, Arc<Version>)>,
+    ) -> Result<()> {
         let _only_one = self.settling.enter();
+        let doomed: Vec<Doomed> = trees.into_iter().map(|(tree, last)| self.doom(tree, &last)).collect();
+        self.doomed.lock().extend(doomed);
+        self.settle_with(engine, None)
+    }
+
+    /// Throws away what waits to be settled of a tree, and gathers its tables.
+    fn doom(&self, tree: Arc<Tree>, last: &Version) -> Doomed {
         let mut tables: Vec<Arc<TableFile>> = last.all_tables().map(|(_, table)| table.clone()).collect();
-        drop(last);
         tables.extend(tree.lock().durable.all_tables().map(|(_, table)| table.clone()));
         let steps = self.ledgers.lock().remove(&tree.id).map_or(Vec::new(), |mut own| own.line.discard());
         for step in steps {
@@ -234,12 +245,11 @@ impl VersionSet {
             tables.extend(kept.removed);
             tables.extend(kept.version.all_tables().map(|(_, table)| table.clone()));
         }
-        self.doomed.lock().push(Doomed { tree: tree.clone(), tables });
-        self.settle_with(engine, None)
+        Doomed { tree, tables }
     }
 
     /// As [`VersionSet::settle`], inside the gate.
-    fn settle_with(&self, engine: &Engine, created: Option<Arc<Tree>>) -> Result<()> {
+    fn settle_with(&self, engine: &Engine, created: Option<Arc<Space>>) -> Result<()> {
         let change = self.ready(created)?;
         let nothing = change.moves.is_empty()
             && change.created.is_none()
@@ -254,7 +264,8 @@ impl VersionSet {
         }
         let replay_start = self.log_change(engine, nothing, &change)?;
         change.moves.into_iter().for_each(|moved| self.follow(engine, moved));
-        self.durable.lock().extend(change.created);
+        let created = change.created.iter().flat_map(|space| space.trees.iter().cloned());
+        self.durable.lock().extend(created);
         self.bury(engine, &change.dropped);
         engine.log.retire_before(replay_start);
         Ok(())
@@ -282,8 +293,9 @@ impl VersionSet {
 
     /// What may settle now: of each tree as much as is durable and does not go without steps of other
     /// trees that belong to it; and all drops.
-    fn ready(&self, created: Option<Arc<Tree>>) -> Result<Change> {
-        let dropped = self.doomed.lock().iter().map(|doomed| doomed.tree.id.keyspace).collect();
+    fn ready(&self, created: Option<Arc<Space>>) -> Result<Change> {
+        let mut dropped: Vec<u32> = self.doomed.lock().iter().map(|doomed| doomed.tree.id.keyspace).collect();
+        dropped.dedup();
         let ledgers = self.ledgers.lock();
         let mut found = Vec::new();
         for (id, steps) in ready_steps(&ledgers) {
@@ -355,15 +367,16 @@ impl VersionSet {
         let log_named = engine.log.sync_names()?;
         let last_seqno = Some(engine.commit.visible().load(Ordering::Acquire));
         let mut edits: Vec<TreeEdit> = change.moves.iter().map(TreeMove::edit).collect();
-        if let Some(tree) = &change.created
-            && let Some(name) = &tree.merging.name
-        {
-            let merge_operator = Some(name.clone());
-            edits.push(TreeEdit { tree: tree.id, merge_operator, ..TreeEdit::default() });
+        let created = change.created.iter().map(|space| space.trees[0].as_ref());
+        for tree in created.clone() {
+            if let Some(name) = &tree.merging.name {
+                let merge_operator = Some(name.clone());
+                edits.push(TreeEdit { tree: tree.id, merge_operator, ..TreeEdit::default() });
+            }
         }
         let record = ManifestRecord {
             edits,
-            keyspaces_created: change.created.iter().map(|tree| describe(tree)).collect(),
+            keyspaces_created: created.map(describe).collect(),
             keyspaces_dropped: change.dropped.clone(),
             next_file_number: Some(engine.peek_file_number()),
             last_seqno,
@@ -458,7 +471,9 @@ impl VersionSet {
             let state = tree.lock();
             floors.insert(tree.id, state.durable_floor);
             snapshot.edits.push(tree_snapshot(tree, &state.durable, state.durable_floor));
-            if tree.id.keyspace != 0 {
+            // The default keyspace is there from the start, with one shard unless it says so.
+            let is_told = tree.id.keyspace != 0 || tree.shards > 1;
+            if tree.id.shard == 0 && is_told {
                 snapshot.keyspaces_created.push(describe(tree));
             }
         }
@@ -470,6 +485,7 @@ impl VersionSet {
             replay_start: Some(engine.log.first_needed(&floors)),
             // The directory is synced before this manifest comes into force.
             log_named: engine.log.newest(),
+            hash_key: Some(engine.hash_key),
             format_version: Some(engine.format_version),
             ..snapshot
         }
@@ -574,7 +590,7 @@ fn describe(tree: &Tree) -> KeyspaceDesc {
     KeyspaceDesc {
         id: tree.id.keyspace,
         name: tree.name.to_string(),
-        shards: 1,
+        shards: tree.shards,
         comparator: tree.comparator.name().to_owned(),
     }
 }

@@ -45,9 +45,14 @@ pub struct TableMeta {
     pub raw_key_bytes: u64,
     /// Bytes of all values before compression.
     pub raw_value_bytes: u64,
-    /// How many entries are clues or redirected ones. Such a table is never trivially moved out
-    /// of L0, and sequence numbers are not zeroed where one takes part.
-    pub specials: u64,
+    /// Number of clue entries. A table with some is never trivially moved out of L0.
+    pub clues: u64,
+    /// Bytes of their user keys.
+    pub clue_bytes: u64,
+    /// Number of entries redirected here from other shards.
+    pub redirected: u64,
+    /// Bytes of their user keys and values.
+    pub redirected_bytes: u64,
 }
 
 impl TableMeta {
@@ -67,8 +72,21 @@ impl TableMeta {
             range_deletes: written.range_deletes,
             raw_key_bytes: written.raw_key_bytes,
             raw_value_bytes: written.raw_value_bytes,
-            specials: 0,
+            clues: written.clues,
+            clue_bytes: written.clue_bytes,
+            redirected: written.redirected,
+            redirected_bytes: written.redirected_bytes,
         }
+    }
+
+    /// How many entries are clues or redirected ones: where one takes part, no sequence number is zeroed.
+    pub fn specials(&self) -> u64 {
+        self.clues + self.redirected
+    }
+
+    /// Whether there is nothing but clues in it. Such a table is no L0 depth (rule 21).
+    pub fn is_clue_only(&self) -> bool {
+        self.clues > 0 && self.clues == self.entries && self.range_deletes == 0
     }
 
     /// As the manifest has it.
@@ -87,7 +105,10 @@ impl TableMeta {
             range_deletes: desc.range_deletes,
             raw_key_bytes: desc.raw_key_bytes,
             raw_value_bytes: desc.raw_value_bytes,
-            specials: desc.clues,
+            clues: desc.clues,
+            clue_bytes: desc.clue_bytes,
+            redirected: desc.redirected,
+            redirected_bytes: desc.redirected_bytes,
         }
     }
 
@@ -109,8 +130,10 @@ impl TableMeta {
             raw_key_bytes: self.raw_key_bytes,
             raw_value_bytes: self.raw_value_bytes,
             dir_id: 0,
-            clues: self.specials,
-            ..TableDesc::default()
+            clues: self.clues,
+            clue_bytes: self.clue_bytes,
+            redirected: self.redirected,
+            redirected_bytes: self.redirected_bytes,
         }
     }
 }

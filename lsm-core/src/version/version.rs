@@ -41,6 +41,9 @@ pub struct Level {
     /// Those of the files that hold range tombstones, in the same order.
     with_range_deletes: Vec<Arc<TableFile>>,
     bytes: u64,
+    /// Clues and bytes of their keys.
+    clues: (u64, u64),
+    redirected_bytes: u64,
 }
 
 impl Level {
@@ -49,6 +52,8 @@ impl Level {
             largest_prefixes: files.iter().map(|f| f.largest_prefix()).collect(),
             with_range_deletes: files.iter().filter(|f| f.meta().range_deletes > 0).cloned().collect(),
             bytes: files.iter().map(|f| f.file_bytes()).sum(),
+            clues: files.iter().map(|f| f.meta()).fold((0, 0), |(n, b), m| (n + m.clues, b + m.clue_bytes)),
+            redirected_bytes: files.iter().map(|f| f.meta().redirected_bytes).sum(),
             files,
         }
     }
@@ -140,6 +145,21 @@ impl Version {
     /// The files of L0, newest first.
     pub fn l0(&self) -> &[Arc<TableFile>] {
         &self.levels[0]
+    }
+
+    /// How many runs of L0 a read may have to look through, those with nothing but clues not counted.
+    pub fn l0_depth(&self) -> usize {
+        self.l0().iter().filter(|table| !table.meta().is_clue_only()).count()
+    }
+
+    /// Clue entries in all tables, and the bytes of their user keys.
+    pub fn clues(&self) -> (u64, u64) {
+        self.levels.iter().fold((0, 0), |(n, b), level| (n + level.clues.0, b + level.clues.1))
+    }
+
+    /// Bytes of entries redirected here, keys and values.
+    pub fn redirected_bytes(&self) -> u64 {
+        self.levels.iter().map(|level| level.redirected_bytes).sum()
     }
 
     /// The files of a level.

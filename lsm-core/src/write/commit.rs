@@ -28,13 +28,16 @@ use dialsm_io::Event;
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 
-use crate::batch::WriteBatch;
+use crate::batch::{Op, WriteBatch};
 use crate::callback::Watch;
 use crate::engine::Engine;
+use crate::key::Kind;
 use crate::keyspace;
+use crate::routing::{encode_clue, redirected};
 use crate::tree::{Buffer, Tree};
-use crate::types::{SEQNO_MAX, SeqNo};
+use crate::types::{SEQNO_MAX, SeqNo, TreeId};
 use crate::wal::log::LogWriter;
+use crate::write::route::{GroupRouter, Places, STAYS};
 use crate::{Error, ErrorKind, Result};
 
 /// How often a writer looks before it sleeps. About the time that another group's log write and
@@ -50,6 +53,9 @@ const DONE: u8 = 3;
 /// A batch on its way: the ticket that its writer waits on.
 pub(crate) struct Pending {
     batch: WriteBatch,
+    places: Places,
+    /// Set before the batch is offered for insertion, if some of it goes elsewhere.
+    fallbacks: OnceLock<Box<[u16]>>,
     sync: bool,
     logged: bool,
     state: AtomicU8,
@@ -62,11 +68,11 @@ pub(crate) struct Pending {
 /// The writes of a group; few, where few threads write.
 type Members = SmallVec<[Arc<Pending>; 4]>;
 
-/// The trees that a group writes to, by ascending keyspace; nearly always one.
-type Trees = SmallVec<[Arc<Tree>; 1]>;
+/// The trees that a group writes to, by ascending id; one, where there are neither shards nor keyspaces.
+pub(crate) type Trees = SmallVec<[Arc<Tree>; 1]>;
 
-/// The memtables that its entries go into, with their keyspaces, ascending.
-type Buffers = SmallVec<[(u32, Arc<Buffer>); 1]>;
+/// The memtables that its entries go into, with their trees' ids, ascending.
+type Buffers = SmallVec<[(TreeId, Arc<Buffer>); 1]>;
 
 /// Writes that share a log record.
 struct Group {
@@ -129,9 +135,17 @@ impl Commit {
     }
 
     /// Commits `batch`; returns when it is visible (and synced, where asked).
-    pub(crate) fn write(&self, engine: &Engine, batch: WriteBatch, sync: bool, logged: bool) -> Result<()> {
+    pub(crate) fn write(
+        &self,
+        engine: &Engine,
+        (batch, places): (WriteBatch, Places),
+        sync: bool,
+        logged: bool,
+    ) -> Result<()> {
         let mine = Arc::new(Pending {
             batch,
+            places,
+            fallbacks: OnceLock::new(),
             sync,
             logged,
             state: AtomicU8::new(QUEUED),
@@ -242,7 +256,7 @@ impl Commit {
             self.free_lead();
             return;
         }
-        let (members, trees) = route(engine, members);
+        let (members, trees) = route(engine, members, leader.next_seqno - 1);
         if members.is_empty() {
             drop(leader);
             self.free_lead();
@@ -344,35 +358,35 @@ impl Queue {
     }
 }
 
-/// The trees that the group writes to. Members that name a keyspace which is not there fail here.
+/// The trees that the group writes to, their memtables switched where they were full. Members that name
+/// a keyspace which is not there fail here.
 #[inline]
-fn route(engine: &Engine, members: Members) -> (Members, Trees) {
-    if members.iter().all(|member| member.batch.others().is_empty()) {
-        return (members, smallvec![engine.tree.clone()]);
+fn route(engine: &Engine, members: Members, last_seqno: SeqNo) -> (Members, Trees) {
+    if engine.space.shards() == 1 && members.iter().all(|member| member.batch.others().is_empty()) {
+        let tree = &engine.space.trees[0];
+        tree.switch_if_full(engine, last_seqno);
+        return (members, smallvec![tree.clone()]);
     }
-    route_to_many(engine, members)
+    route_to_many(engine, members, last_seqno)
 }
 
-#[cold]
-fn route_to_many(engine: &Engine, members: Members) -> (Members, Trees) {
+fn route_to_many(engine: &Engine, members: Members, last_seqno: SeqNo) -> (Members, Trees) {
     let alive = engine.keyspaces.alive();
-    let (mut kept, mut trees) = (Members::new(), Trees::new());
-    let mut ids: Vec<u32> = Vec::new();
+    let mut kept = Members::new();
+    let mut router = GroupRouter::new(engine, &alive, last_seqno, members[0].logged);
     for member in members {
         let batch = &member.batch;
-        if let Some(id) = batch.others().iter().find(|id| keyspace::by_id(&alive, **id).is_none()) {
+        if let Some(id) = batch.others().iter().find(|id| alive.by_id(**id).is_none()) {
             let _ = member.failure.set(keyspace::unknown(*id));
             finish(&member);
             continue;
         }
-        ids.extend(batch.is_in_default().then_some(0));
-        ids.extend_from_slice(batch.others());
+        if let Some(fallbacks) = router.route(batch, &member.places) {
+            let _ = member.fallbacks.set(fallbacks);
+        }
         kept.push(member);
     }
-    ids.sort_unstable();
-    ids.dedup();
-    trees.extend(ids.iter().filter_map(|id| keyspace::by_id(&alive, *id)).cloned());
-    (kept, trees)
+    (kept, router.finish())
 }
 
 /// Assigns sequence numbers, writes the record, syncs where asked, and picks the memtables.
@@ -399,7 +413,7 @@ fn try_log_group(
 ) -> Result<(SeqNo, Buffers)> {
     engine.error.check()?;
     engine.check_writable()?;
-    switch_memtables(engine, trees, leader.next_seqno - 1);
+    switch_for_bounds(engine, leader.next_seqno - 1);
     let first_seqno = leader.next_seqno;
     let mut next = first_seqno;
     for member in members {
@@ -417,7 +431,19 @@ fn try_log_group(
         bytes += member.batch.byte_size() as u64;
     }
     if members[0].logged {
-        let parts: SmallVec<[&[u8]; 4]> = members.iter().map(|member| member.batch.as_bytes()).collect();
+        let is_redirected = |member: &Arc<Pending>| member.fallbacks.get().is_some();
+        let rewritten: Vec<Vec<u8>> = match members.iter().any(is_redirected) {
+            true => members.iter().map(|member| rewrite(member)).collect(),
+            false => Vec::new(),
+        };
+        let parts: SmallVec<[&[u8]; 4]> = members
+            .iter()
+            .enumerate()
+            .map(|(at, member)| match rewritten.get(at) {
+                Some(bytes) if is_redirected(member) => bytes,
+                _ => member.batch.as_bytes(),
+            })
+            .collect();
         let count = (next - first_seqno) as u32;
         leader.log.append(engine, first_seqno, count, &parts, trees)?;
         if sync {
@@ -426,16 +452,25 @@ fn try_log_group(
     }
     engine.metrics.add_group(next - first_seqno, bytes);
     let logged = members[0].logged;
-    Ok((next - 1, trees.iter().map(|tree| (tree.id.keyspace, tree.join_writer(logged))).collect()))
+    Ok((next - 1, trees.iter().map(|tree| (tree.id, tree.join_writer(logged))).collect()))
 }
 
-/// Switches the memtables that are due before the next group: full ones it would go into, those
-/// that hold the oldest log where that is too long, and the largest where all together are too many.
-#[inline]
-fn switch_memtables(engine: &Engine, trees: &[Arc<Tree>], last_seqno: SeqNo) {
-    for tree in trees {
-        tree.switch_if_full(engine, last_seqno);
+/// The batch's bytes as the log has them: with a fallback where an operation was redirected. Nothing if
+/// none was.
+fn rewrite(member: &Pending) -> Vec<u8> {
+    let Some(fallbacks) = member.fallbacks.get() else { return Vec::new() };
+    let mut bytes = Vec::with_capacity(member.batch.byte_size() + 2 * fallbacks.len());
+    for (op, fallback) in member.batch.iter().zip(fallbacks) {
+        let op = op.expect("a batch holds only whole operations");
+        Op { fallback: (*fallback != STAYS).then_some(*fallback), ..op }.encode(&mut bytes);
     }
+    bytes
+}
+
+/// Switches memtables, though they are not full, that hold the oldest log where that is too long, and the
+/// largest where all together are too many.
+#[inline]
+fn switch_for_bounds(engine: &Engine, last_seqno: SeqNo) {
     if engine.log.is_over_bound() {
         switch_oldest(engine, last_seqno);
     }
@@ -450,7 +485,7 @@ fn switch_memtables(engine: &Engine, trees: &[Arc<Tree>], last_seqno: SeqNo) {
 fn switch_oldest(engine: &Engine, last_seqno: SeqNo) {
     let alive = engine.keyspaces.alive_guard();
     for (id, last_there) in engine.log.oldest_parts() {
-        match keyspace::by_id(&alive, id.keyspace) {
+        match alive.tree(id) {
             Some(tree) if tree.has_active(last_there) => tree.switch_early(engine, last_seqno),
             _ => {}
         }
@@ -461,7 +496,7 @@ fn switch_oldest(engine: &Engine, last_seqno: SeqNo) {
 #[cold]
 fn switch_largest(engine: &Engine, last_seqno: SeqNo) {
     let alive = engine.keyspaces.alive_guard();
-    let largest = alive.iter().filter(|tree| tree.may_switch()).max_by_key(|tree| tree.active_bytes());
+    let largest = alive.trees.iter().filter(|tree| tree.may_switch()).max_by_key(|tree| tree.active_bytes());
     if let Some(tree) = largest {
         tree.switch_early(engine, last_seqno);
     }
@@ -485,15 +520,10 @@ fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) 
         return;
     }
     let group = member.group.get().expect("a member is offered for insertion after it got its group").clone();
-    let first_seqno = member.first_seqno.load(Ordering::Relaxed);
-    let mut at = 0;
     let watch = Watch::begin_any(group.buffers.iter().map(|(_, buffer)| buffer.table.comparator()));
-    for (seqno, op) in (first_seqno..).zip(member.batch.iter()) {
-        let op = op.expect("a batch holds only whole operations");
-        if group.buffers[at].0 != op.keyspace {
-            at = place_of(&group.buffers, op.keyspace);
-        }
-        group.buffers[at].1.table.insert(op.key, seqno, op.kind, op.value);
+    match engine.space.shards() {
+        1 => insert_in_order(member, &group.buffers),
+        _ => insert_in_shards(member, &group.buffers),
     }
     if let Err(error) = watch.check() {
         // The entries may stand in the wrong places; the log has them.
@@ -506,10 +536,56 @@ fn insert_if_unclaimed(commit: &Commit, engine: &Engine, member: &Arc<Pending>) 
     }
 }
 
-#[cold]
-fn place_of(buffers: &Buffers, keyspace: u32) -> usize {
-    let found = buffers.binary_search_by_key(&keyspace, |(id, _)| *id);
-    found.expect("a group has a memtable of each keyspace that its members name")
+/// Inserts a batch where each keyspace is one tree.
+#[inline]
+fn insert_in_order(member: &Pending, buffers: &Buffers) {
+    let first_seqno = member.first_seqno.load(Ordering::Relaxed);
+    let mut at = 0;
+    for (seqno, op) in (first_seqno..).zip(member.batch.iter()) {
+        let op = op.expect("a batch holds only whole operations");
+        if buffers[at].0.keyspace != op.keyspace {
+            at = place_of(buffers, TreeId { keyspace: op.keyspace, shard: 0 });
+        }
+        buffers[at].1.table.insert(op.key, seqno, op.kind, op.value);
+    }
+}
+
+/// Inserts a batch into the shards that its operations were routed to.
+fn insert_in_shards(member: &Pending, buffers: &Buffers) {
+    let first_seqno = member.first_seqno.load(Ordering::Relaxed);
+    let mut clue = Vec::new();
+    for (n, op) in member.batch.iter().enumerate() {
+        let op = op.expect("a batch holds only whole operations");
+        let seqno = first_seqno + n as SeqNo;
+        let buffer = |shard: u16| &buffers[place_of(buffers, TreeId { keyspace: op.keyspace, shard })].1.table;
+        if op.kind == Kind::RangeDelete {
+            // One tombstone under one sequence in each shard (rule 8).
+            for (_, buffer) in buffers.iter().filter(|(id, _)| id.keyspace == op.keyspace) {
+                buffer.table.insert(op.key, seqno, op.kind, op.value);
+            }
+            continue;
+        }
+        let primary = buffer(member.places[n]);
+        match member.fallbacks.get().map_or(STAYS, |fallbacks| fallbacks[n]) {
+            STAYS => primary.insert(op.key, seqno, op.kind, op.value),
+            fallback => {
+                let (clue_kind, value_kind) = redirected(op.kind);
+                buffer(fallback).insert(op.key, seqno, value_kind, op.value);
+                encode_clue(fallback, &mut clue);
+                primary.insert(op.key, seqno, clue_kind, &clue);
+            }
+        }
+    }
+}
+
+fn place_of(buffers: &Buffers, tree: TreeId) -> usize {
+    if let [(only, _)] = &buffers[..]
+        && *only == tree
+    {
+        return 0;
+    }
+    let found = buffers.binary_search_by_key(&tree, |(id, _)| *id);
+    found.expect("a group has a memtable of each tree that its members were routed to")
 }
 
 fn finish(member: &Arc<Pending>) {

@@ -55,6 +55,18 @@ pub(crate) enum Admission {
     Stopped(StallCause),
 }
 
+impl Admission {
+    /// From 0, free or hardly slowed down, to 1, stopped.
+    pub(crate) fn pressure(&self) -> f64 {
+        match self {
+            Admission::Open => 0.0,
+            // Delayed at all is more than free.
+            Admission::Delayed(_, pressure) => pressure.max(f64::MIN_POSITIVE),
+            Admission::Stopped(_) => 1.0,
+        }
+    }
+}
+
 /// The admission that `inputs` call for. With automatic compaction off, the stops that only it
 /// would end are off (rule 20).
 pub(crate) fn admission(inputs: &StallInputs, options: &KeyspaceOptions) -> Admission {
@@ -212,7 +224,8 @@ impl StallGate {
         StallReport { all: times.all.up_to(now), by_cause: times.by_cause.map(|t| t.up_to(now)) }
     }
 
-    /// Waits until a write of `bytes` may enter the commit queue.
+    /// Waits until a write of `bytes` may enter the commit queue: until the door is open, or `detour` says
+    /// that all of the write has another way.
     ///
     /// # Errors
     /// `WouldStall` with `no_slowdown`, `TimedOut` past `deadline`, `Closed`, or the background
@@ -225,11 +238,12 @@ impl StallGate {
         bytes: u64,
         no_slowdown: bool,
         deadline: Option<Nanos>,
+        detour: impl Fn() -> bool,
     ) -> Result<()> {
         if self.level.load(Ordering::Acquire) == 0 && !engine.write_budget.is_full() {
             return Ok(());
         }
-        self.admit_slowly(engine, options, bytes, no_slowdown, deadline)
+        self.admit_slowly(engine, options, bytes, no_slowdown, deadline, &detour)
     }
 
     #[cold]
@@ -240,6 +254,7 @@ impl StallGate {
         bytes: u64,
         no_slowdown: bool,
         deadline: Option<Nanos>,
+        detour: &dyn Fn() -> bool,
     ) -> Result<()> {
         let mut interval: Option<Interval<'_>> = None;
         loop {
@@ -251,6 +266,8 @@ impl StallGate {
             if engine.write_budget.is_still_full() {
                 relieve_budget(engine);
                 admission = Admission::Stopped(StallCause::Memtable);
+            } else if admission != Admission::Open && detour() {
+                return Ok(());
             }
             let (cause, slot) = match admission {
                 Admission::Open => return Ok(()),

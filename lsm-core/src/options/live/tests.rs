@@ -61,9 +61,9 @@ impl Case {
 
     /// Bytes and blocks of each live table.
     fn tables(&self) -> Vec<(u64, u64)> {
-        let view = self.engine().tree.view();
+        let view = self.engine().space.trees[0].view();
         let tables = view.version.all_tables().map(|(_, table)| {
-            let reader = self.engine().open_table(&self.engine().tree, table).expect("open");
+            let reader = self.engine().open_table(&self.engine().space.trees[0], table).expect("open");
             (table.file_bytes(), reader.properties().data_blocks)
         });
         tables.collect()
@@ -71,11 +71,11 @@ impl Case {
 
     /// Bytes of the newest table in level 0.
     fn newest(&self) -> u64 {
-        self.engine().tree.view().version.l0()[0].file_bytes()
+        self.engine().space.trees[0].view().version.l0()[0].file_bytes()
     }
 
     fn admission(&self) -> Admission {
-        self.engine().tree.stall.admission()
+        self.engine().space.trees[0].stall.admission()
     }
 
     fn logs_on_disk(&self) -> usize {
@@ -90,16 +90,16 @@ type Check = fn(&Case);
 const CHECKS: &[(&str, Check)] = &[
     ("write_buffer_bytes", |c| {
         c.put(0, 200, 1000);
-        assert!(c.db.is_idle() && c.engine().tree.view().version.l0().is_empty());
+        assert!(c.db.is_idle() && c.engine().space.trees[0].view().version.l0().is_empty());
         c.set("write_buffer_bytes", "64K");
         c.put(0, 1, 10);
         c.db.wait_until_idle().expect("idle");
-        assert_eq!(c.engine().tree.view().version.l0().len(), 1);
+        assert_eq!(c.engine().space.trees[0].view().version.l0().len(), 1);
     }),
     ("write_buffers_max", |c| {
         c.set("write_buffer_bytes", "64K");
         // As if a flush were running all the time.
-        c.engine().tree.lock().flushing = true;
+        c.engine().space.trees[0].lock().flushing = true;
         let mut written = 0;
         while c.admission() == Admission::Open {
             c.put(written, 1, 1000);
@@ -108,7 +108,7 @@ const CHECKS: &[(&str, Check)] = &[
         assert_eq!(c.admission(), Admission::Stopped(StallCause::Memtable));
         c.set("write_buffers_max", "3");
         assert_eq!(c.admission(), Admission::Open);
-        c.engine().tree.lock().flushing = false;
+        c.engine().space.trees[0].lock().flushing = false;
     }),
     ("write_buffers_total_bytes", |c| {
         // Of another keyspace, whose own bound is far away.
@@ -118,11 +118,11 @@ const CHECKS: &[(&str, Check)] = &[
         }
         c.db.set_options(&[("write_buffer_bytes", "64K"), ("write_buffers_total_bytes", "1G")]).expect("set");
         c.put(0, 1, 10);
-        assert!(c.db.is_idle() && other.0.view().version.l0().is_empty());
+        assert!(c.db.is_idle() && other.0.trees[0].view().version.l0().is_empty());
         c.set("write_buffers_total_bytes", "128K");
         c.put(1, 1, 10);
         c.db.wait_until_idle().expect("idle");
-        assert_eq!(other.0.view().version.l0().len(), 1);
+        assert_eq!(other.0.trees[0].view().version.l0().len(), 1);
         c.db.drop_keyspace(&other).expect("drop");
     }),
     ("background_bytes_per_second", |c| {
@@ -147,10 +147,10 @@ const CHECKS: &[(&str, Check)] = &[
         let held = hold();
         c.set("automatic_compaction", "true");
         c.env.sleep(1_000_000_000);
-        assert_eq!(c.engine().tree.view().version.l0().len(), 2, "no room for its inputs");
+        assert_eq!(c.engine().space.trees[0].view().version.l0().len(), 2, "no room for its inputs");
         c.set("retained_bytes_max", "8M");
         c.db.wait_until_idle().expect("idle");
-        assert_eq!(c.engine().tree.view().version.l0().len(), 0);
+        assert_eq!(c.engine().space.trees[0].view().version.l0().len(), 0);
         drop(held);
     }),
     ("max_write_group_bytes", |c| {
@@ -260,9 +260,9 @@ const CHECKS: &[(&str, Check)] = &[
         assert!(c.db.compactions() > 0);
     }),
     ("level_multiplier", |c| {
-        assert_eq!(c.engine().tree.options.load().strategy.level_ratio, 10);
+        assert_eq!(c.engine().space.trees[0].options.load().strategy.level_ratio, 10);
         c.set("level_multiplier", "3");
-        assert_eq!(c.engine().tree.options.load().strategy.level_ratio, 3);
+        assert_eq!(c.engine().space.trees[0].options.load().strategy.level_ratio, 3);
     }),
     ("table_bytes", |c| {
         c.table(0, 1000, 1000);
@@ -408,18 +408,18 @@ const CHECKS: &[(&str, Check)] = &[
     ("log_total_bytes_max", |c| {
         c.set("log_segment_bytes", "64K");
         c.put(0, 2000, 1000);
-        assert!(c.db.is_idle() && c.engine().tree.view().version.l0().is_empty());
+        assert!(c.db.is_idle() && c.engine().space.trees[0].view().version.l0().is_empty());
         c.set("log_total_bytes_max", "1M");
         c.put(0, 1, 10);
         c.db.wait_until_idle().expect("idle");
-        assert_eq!(c.engine().tree.view().version.l0().len(), 1);
+        assert_eq!(c.engine().space.trees[0].view().version.l0().len(), 1);
     }),
 ];
 
 /// Three tables in level 0, compaction on but held back.
 fn three_runs(c: &Case) {
     (0..3).for_each(|_| c.table(0, 100, 100));
-    c.engine().tree.lock().compactions_paused += 1;
+    c.engine().space.trees[0].lock().compactions_paused += 1;
     c.set("automatic_compaction", "true");
     assert_eq!(c.admission(), Admission::Open);
 }
@@ -427,7 +427,7 @@ fn three_runs(c: &Case) {
 /// Some 3 MiB in level 0 that are due to go, compaction on but held back.
 fn owe_three_mib(c: &Case) {
     c.table(0, 3000, 1000);
-    c.engine().tree.lock().compactions_paused += 1;
+    c.engine().space.trees[0].lock().compactions_paused += 1;
     let due = [("automatic_compaction", "true"), ("level_base_bytes", "64K")];
     c.db.set_options(&due).expect("set");
     assert_eq!(c.admission(), Admission::Open);
@@ -574,7 +574,7 @@ fn each_keyspace_has_options_of_its_own() {
         }
     }
     db.wait_until_idle().expect("idle");
-    let tables = |keyspace: &Keyspace| keyspace.0.view().version.l0().len();
+    let tables = |keyspace: &Keyspace| keyspace.0.trees[0].view().version.l0().len();
     assert!(tables(&one) > 0 && tables(&two) == 0);
 
     let default = db.default_keyspace();

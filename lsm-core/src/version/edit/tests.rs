@@ -39,6 +39,7 @@ fn random_table(rng: &mut Rng) -> TableDesc {
         raw_value_bytes: rng.next(),
         dir_id: rng.below(3) as u8,
         clues: rng.below(3),
+        clue_bytes: rng.below(1 << 20),
         redirected: rng.below(3),
         redirected_bytes: rng.below(3),
     }

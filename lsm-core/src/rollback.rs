@@ -1,0 +1,193 @@
+//! Rollback: clue entries are replaced, in place, by the values they stand for; then those are collected in
+//! their fallbacks.
+//!
+//! ```text
+//! calm, or at the clue limit ─ a compaction of the primary whose clues become values ─ hand-off
+//!   ─ no clue is left, durable or live ─ compactions of the fallbacks, which drop what was redirected there
+//! ```
+//! Nothing goes through a memtable, the log or the commit queue (rule 6): each value takes its clue's
+//! place, at the same key, sequence and position, so that nothing newer is ever hidden by it, and no
+//! delete comes undone. The value stays in its fallback until the primary's table is durable (rule 2).
+//!
+//! A new burst of writes ends a rollback that only calm has started: its outputs are dropped. At the limit it
+//! goes on, since nothing is redirected before it has caught up.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::Result;
+use crate::background::{Picked, claim};
+use crate::compaction::picker::{pick_collect, pick_rollback};
+use crate::compaction::plan::{Plan, Reason};
+use crate::engine::Engine;
+use crate::keyspace::Alive;
+use crate::metrics::Counter;
+use crate::space::Space;
+use crate::tree::Tree;
+use crate::types::SeqNo;
+use crate::{ErrorKind, manual};
+
+/// Whether as many clues are there as may be.
+fn is_at_limit(engine: &Engine) -> bool {
+    let (max, bytes_max) = {
+        let options = engine.options.load();
+        (options.clues_max, options.clue_bytes_max)
+    };
+    let (clues, bytes) = engine.clues();
+    clues > 0 && (clues >= max || bytes >= bytes_max)
+}
+
+/// Whether any tree is under pressure.
+fn is_burst(engine: &Engine) -> bool {
+    engine.keyspaces.alive_guard().trees.iter().any(|tree| tree.pressure() > 0.0)
+}
+
+/// Whether a running rollback is to make room for writes.
+pub(crate) fn is_to_abort(engine: &Engine) -> bool {
+    is_burst(engine) && engine.rollbacks_asked.load(Ordering::Relaxed) == 0 && !is_at_limit(engine)
+}
+
+fn may_roll_back(engine: &Engine) -> bool {
+    engine.space.shards() > 1
+        && (engine.options.load().rollback || engine.rollbacks_asked.load(Ordering::Relaxed) > 0)
+}
+
+/// A rollback that comes before other compactions: at the limit, or where a caller waits for it.
+///
+/// # Errors
+/// As [`claim`].
+pub(crate) fn next_urgent<'a>(engine: &Engine, alive: &'a Alive) -> Result<Option<Picked<'a>>> {
+    let is_asked = engine.rollbacks_asked.load(Ordering::Relaxed) > 0;
+    if !may_roll_back(engine) || !(is_asked || is_at_limit(engine)) {
+        return Ok(None);
+    }
+    first(alive, |tree| claim(engine, tree, |_| rollback_of(tree)))
+}
+
+/// What to do when nothing else is: a rollback, or a collection.
+///
+/// # Errors
+/// As [`claim`].
+pub(crate) fn next_calm<'a>(engine: &Engine, alive: &'a Alive) -> Result<Option<Picked<'a>>> {
+    if !may_roll_back(engine) || is_burst(engine) {
+        return Ok(None);
+    }
+    let rollback = first(alive, |tree| claim(engine, tree, |_| rollback_of(tree)))?;
+    if rollback.is_some() {
+        return Ok(rollback);
+    }
+    for space in &alive.spaces {
+        let Some(floor) = collect_floor(space) else { continue };
+        for tree in &space.trees {
+            let picked = claim(engine, tree, |_| collection_of(tree, floor))?;
+            if picked.is_some() {
+                return Ok(picked);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a rollback or a collection could begin now.
+pub(crate) fn is_due(engine: &Engine) -> bool {
+    if !may_roll_back(engine) || is_burst(engine) {
+        return false;
+    }
+    let alive = engine.keyspaces.alive();
+    let is_collectable = |space: &Arc<Space>| {
+        let floor = collect_floor(space);
+        floor.is_some_and(|floor| space.trees.iter().any(|tree| collection_of(tree, floor).is_some()))
+    };
+    alive.trees.iter().any(|tree| rollback_of(tree).is_some()) || alive.spaces.iter().any(is_collectable)
+}
+
+fn first<'a>(
+    alive: &'a Alive,
+    pick: impl Fn(&'a Arc<Tree>) -> Result<Option<Picked<'a>>>,
+) -> Result<Option<Picked<'a>>> {
+    for tree in &alive.trees {
+        let picked = pick(tree)?;
+        if picked.is_some() {
+            return Ok(picked);
+        }
+    }
+    Ok(None)
+}
+
+fn rollback_of(tree: &Tree) -> Option<Plan> {
+    let view = tree.view_guard();
+    // Most trees, most of the time.
+    if view.version.clues().0 == 0 {
+        return None;
+    }
+    pick_rollback(&view.version, &tree.options.load().strategy)
+}
+
+fn collection_of(tree: &Tree, floor: SeqNo) -> Option<Plan> {
+    let view = tree.view_guard();
+    if view.version.redirected_bytes() == 0 {
+        return None;
+    }
+    pick_collect(&view.version, &tree.options.load().strategy, floor)
+}
+
+/// The sequence below which every redirected entry of the keyspace can go, if no clue is left anywhere.
+fn collect_floor(space: &Space) -> Option<SeqNo> {
+    let mut floor = SeqNo::MAX;
+    for tree in &space.trees {
+        let state = tree.lock();
+        let view = tree.view_guard();
+        if state.durable.clues().0 + view.version.clues().0 > 0 || state.compactions_paused > 0 {
+            return None;
+        }
+        floor = floor.min(state.durable_floor);
+    }
+    Some(floor)
+}
+
+/// Counts what became of a rollback.
+pub(crate) fn note(engine: &Engine, plan: &Plan, result: &Result<()>) {
+    if plan.reason == Reason::Rollback {
+        match result {
+            Ok(()) => engine.metrics.add(Counter::Rollbacks, 1),
+            Err(error) if error.kind() == ErrorKind::Cancelled => {
+                engine.metrics.add(Counter::RollbackAborts, 1);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Replaces all clues that are there now by their values: see [`crate::Db::rollback`].
+pub(crate) fn run(engine: &Arc<Engine>) -> Result<()> {
+    let _inside = engine.enter()?;
+    if engine.space.shards() < 2 {
+        return Ok(());
+    }
+    engine.rollbacks_asked.fetch_add(1, Ordering::Relaxed);
+    let result = wait_until_none(engine);
+    engine.rollbacks_asked.fetch_sub(1, Ordering::Relaxed);
+    result
+}
+
+fn wait_until_none(engine: &Arc<Engine>) -> Result<()> {
+    let alive = engine.keyspaces.alive();
+    // Reserves are flushed first.
+    let has_clues = |tree: &&Arc<Tree>| {
+        let view = tree.view();
+        std::iter::once(&view.active).chain(&view.sealed).any(|buffer| buffer.table.clues().0 > 0)
+    };
+    let filled: Vec<Arc<Tree>> = alive.trees.iter().filter(has_clues).cloned().collect();
+    manual::flush(engine, &filled, &Default::default())?;
+    loop {
+        let seen = engine.scheduler.ended.epoch();
+        engine.check_open()?;
+        engine.error.check()?;
+        let left = |tree: &Arc<Tree>| !tree.is_dropped() && tree.view_guard().version.clues().0 > 0;
+        if !alive.trees.iter().any(left) {
+            return Ok(());
+        }
+        engine.schedule();
+        engine.scheduler.ended.wait(seen, Some(engine.env.now() + 50_000_000));
+    }
+}

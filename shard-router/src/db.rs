@@ -1,0 +1,72 @@
+//! The database handle that Rust users take.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use dialsm_io::{Env, OsEnv};
+
+use crate::router::HashRouter;
+use crate::{KeyspaceOptions, Options, Result};
+
+/// An open database. Cheap to clone; usable from all threads. Dropping the last clone closes it without a
+/// flush; [`close`](dialsm_core::Db::close) says what went wrong on the way.
+///
+/// Reads, writes and all the rest are the calls of [`dialsm_core::Db`], to which this dereferences: with one
+/// shard or with many they mean the same.
+#[derive(Clone)]
+pub struct Db(dialsm_core::Db);
+
+impl Db {
+    /// Opens the database in `path`, or creates it. A new one gets [`Options::shards`] shards or, where that is
+    /// 0, a number that fits the machine's processors.
+    ///
+    /// # Errors
+    /// Those of [`dialsm_core::Db::open_with`]; `InvalidArgument` if the database has another number of shards
+    /// than the options say.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Db::open_in(OsEnv::new(), path.as_ref(), options, &[])
+    }
+
+    /// As [`Db::open`], in the world that `env` stands for, with options of their own for the keyspaces named;
+    /// those of them that are not there are created.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_in(
+        env: Arc<dyn Env>,
+        path: &Path,
+        options: Options,
+        keyspaces: &[(&str, KeyspaceOptions)],
+    ) -> Result<Db> {
+        dialsm_core::Db::open_with(env, path, routed(options), keyspaces).map(Db)
+    }
+
+    /// Opens the database in `path` for reading only, with options of their own for the keyspaces named; see
+    /// [`dialsm_core::Db::open_read_only_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_read_only(
+        path: impl AsRef<Path>,
+        options: Options,
+        keyspaces: &[(&str, KeyspaceOptions)],
+    ) -> Result<Db> {
+        let env: Arc<dyn Env> = OsEnv::new();
+        dialsm_core::Db::open_read_only_with(env, path.as_ref(), routed(options), keyspaces).map(Db)
+    }
+}
+
+/// The options with this crate's router, unless they have one.
+fn routed(mut options: Options) -> Options {
+    options.router.get_or_insert_with(HashRouter::object);
+    options
+}
+
+impl Deref for Db {
+    type Target = dialsm_core::Db;
+
+    fn deref(&self) -> &dialsm_core::Db {
+        &self.0
+    }
+}
