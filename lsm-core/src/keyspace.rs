@@ -189,8 +189,7 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: KeyspaceOptions)
     let settled = (0..placement.shards).map(|_| nothing()).collect();
     let merging = Merging::new(options.merge_operator.clone(), None)?;
     let (env, named) = (engine.env.as_ref(), (keyspace, name.into()));
-    let space =
-        Arc::new(Space::new(env, named, options, merging, settled, placement, &engine.write_budget));
+    let space = Arc::new(Space::new(env, named, options, merging, settled, placement, &engine.write_budget));
     engine.versions.create_keyspace(engine, &space)?;
     let mut spaces = registry.alive().spaces.clone();
     spaces.push(space.clone());

@@ -25,8 +25,8 @@ use crate::metrics::Metrics;
 use crate::obsolete::Graveyard;
 use crate::options::live::LiveOptions;
 use crate::options::{KeyspaceOptions, Options, RecoveryMode};
-use crate::snapshot::SnapshotList;
 use crate::routing::{Placement, SHARDS_MAX};
+use crate::snapshot::SnapshotList;
 use crate::space::Space;
 use crate::types::{DbId, FileNumber};
 use crate::upgrade::FORMAT_VERSION;
@@ -188,7 +188,9 @@ fn check_there(dir: &Path, names: &[String], found: &Found, options: &Options) -
         gone.then(|| Error::corruption("a file that the manifest needs is missing").at_path(&file.path(dir)))
     };
     let mut tables = BTreeSet::new();
-    for (_, number) in found.spaces.values().flat_map(|space| &space.trees).flat_map(|tree| tree.tables.keys()) {
+    for (_, number) in
+        found.spaces.values().flat_map(|space| &space.trees).flat_map(|tree| tree.tables.keys())
+    {
         missing(FileName::Table(*number)).map_or(Ok(()), Err)?;
         if !tables.insert(*number) {
             let path = FileName::Table(*number).path(dir);
@@ -234,11 +236,8 @@ fn make_spaces(
     let mut spaces = Vec::with_capacity(found.spaces.len());
     for (id, space) in std::mem::take(&mut found.spaces) {
         let options = own.get(space.name.as_str()).map_or(&default, |own| own).clone();
-        let placement = Placement {
-            shards: space.trees.len() as u16,
-            hash_key: found.hash_key,
-            router: router.clone(),
-        };
+        let placement =
+            Placement { shards: space.trees.len() as u16, hash_key: found.hash_key, router: router.clone() };
         let space =
             make_space(env, id, space, options, placement, budget).map_err(|error| error.at_path(dir))?;
         spaces.push(Arc::new(space));
@@ -258,7 +257,8 @@ fn check_shards(options: &Options, found: &Found) -> Result<u16> {
     }
     let most = found.spaces.values().map(|space| space.trees.len()).max().unwrap_or(1);
     if most > 1 && options.router.is_none() {
-        let text = format!("the database has {most} shards: opening it needs the router that placed its keys");
+        let text =
+            format!("the database has {most} shards: opening it needs the router that placed its keys");
         return Err(Error::invalid(text));
     }
     Ok(shards as u16)

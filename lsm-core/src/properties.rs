@@ -120,7 +120,9 @@ pub(crate) fn get(engine: &Arc<Engine>, trees: &[Arc<Tree>], name: &str) -> Opti
         "dialsm.stats-json" => return Some(stats_json(engine, trees)),
         "dialsm.options" => {
             return Some(match trees {
-                [tree, ..] if tree.id.keyspace != 0 && trees.iter().all(|t| t.id.keyspace == tree.id.keyspace) => {
+                [tree, ..]
+                    if tree.id.keyspace != 0 && trees.iter().all(|t| t.id.keyspace == tree.id.keyspace) =>
+                {
                     let space = engine.keyspaces.alive().by_id(tree.id.keyspace).cloned();
                     space.map_or_else(String::new, |space| space.options.load().to_text())
                 }

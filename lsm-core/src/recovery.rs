@@ -149,7 +149,8 @@ impl Replay<'_> {
             return Ok(());
         };
         if fallback >= space.shards() || fallback == primary {
-            let text = format!("a value is redirected from shard {primary} to {fallback} of {}", space.shards());
+            let text =
+                format!("a value is redirected from shard {primary} to {fallback} of {}", space.shards());
             return Err(Error::corruption(text));
         }
         let (clue, value) = redirected(op.kind);

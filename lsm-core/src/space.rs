@@ -121,7 +121,10 @@ impl Space {
     ) -> Space {
         let shards = settled.len() as u16;
         let views = Arc::new(Views::new(
-            settled.iter().map(|(version, floor)| Tree::first_view(&options.comparator, version, *floor)).collect(),
+            settled
+                .iter()
+                .map(|(version, floor)| Tree::first_view(&options.comparator, version, *floor))
+                .collect(),
         ));
         let door_changed = env.event();
         let tree = |(shard, (version, durable_floor)): (usize, (Arc<Version>, SeqNo))| {

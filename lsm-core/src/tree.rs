@@ -322,7 +322,8 @@ impl Tree {
     /// sealed with its memtable, a few times, and the next one opened.
     pub(crate) fn has_reserve(&self, reserve: u64) -> bool {
         let view = self.view_guard();
-        (view.active.table.bytes_used() as u64) < self.allowance(&view, reserve) || self.may_seal_reserve(&view)
+        (view.active.table.bytes_used() as u64) < self.allowance(&view, reserve)
+            || self.may_seal_reserve(&view)
     }
 
     fn may_seal_reserve(&self, view: &TreeView) -> bool {
@@ -393,8 +394,8 @@ impl Tree {
     fn seal_reserve(&self, engine: &Engine, last_seqno: SeqNo) {
         let mut state = self.lock();
         let view = self.view_guard();
-        let is_full =
-            view.active.table.bytes_used() as u64 >= self.allowance(&view, engine.options.load().clue_reserve_bytes);
+        let is_full = view.active.table.bytes_used() as u64
+            >= self.allowance(&view, engine.options.load().clue_reserve_bytes);
         if self.shards > 1 && is_full && self.may_seal_reserve(&view) {
             drop(view);
             self.switch(&mut state, last_seqno);

@@ -22,14 +22,14 @@ mod tests {
 
     #[test]
     fn places_do_not_move() {
-        // Stored databases depend on these.
+        // Stored databases depend on these; computed from the definition of SipHash-1-3 by other means.
         let hash_key: [u8; 16] = std::array::from_fn(|i| i as u8);
         let places: Vec<u16> = (0..12u32).map(|n| place(&hash_key, 8, &n.to_be_bytes())).collect();
         assert_eq!(places, PLACES);
         assert_eq!(place(&hash_key, 1, b"any"), 0);
     }
 
-    const PLACES: [u16; 12] = [0; 12];
+    const PLACES: [u16; 12] = [0, 5, 5, 4, 5, 0, 6, 5, 5, 2, 3, 5];
 
     #[test]
     fn keys_spread_evenly_and_another_key_spreads_them_anew() {

@@ -8,7 +8,8 @@ use dialsm_core::routing::ShardState;
 pub(crate) fn choose(primary: u16, shards: &[ShardState]) -> Option<u16> {
     let n = shards.len();
     let behind = (1..n).map(|step| (usize::from(primary) + step) % n).filter(|at| shards[*at].is_open);
-    let order = |state: &ShardState| (state.l0_runs, state.memtable_bytes, state.pending_bytes, state.table_bytes);
+    let order =
+        |state: &ShardState| (state.l0_runs, state.memtable_bytes, state.pending_bytes, state.table_bytes);
     behind.min_by_key(|at| order(&shards[*at])).map(|at| at as u16)
 }
 

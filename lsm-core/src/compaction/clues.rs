@@ -105,7 +105,13 @@ impl OtherShards {
     ///
     /// # Errors
     /// As [`Trail::follow`].
-    pub(crate) fn follow(&mut self, key: &[u8], seqno: SeqNo, kind: Kind, clue: &[u8]) -> Result<(Kind, Slice)> {
+    pub(crate) fn follow(
+        &mut self,
+        key: &[u8],
+        seqno: SeqNo,
+        kind: Kind,
+        clue: &[u8],
+    ) -> Result<(Kind, Slice)> {
         let trail = Trail { engine: &self.engine, space: &self.space, view: &self.view, spec: spec() };
         trail.follow(key, (seqno, kind), clue, &mut self.context)
     }

@@ -29,11 +29,11 @@ use crate::invariants::check_installed;
 use crate::key::user_key;
 use crate::metrics::Counter;
 use crate::range_del::RangeDels;
-use crate::rollback;
 use crate::range_del::fragments::{Covering, Fragment, before, clip, needed};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
+use crate::rollback;
 use crate::table::IterSpec;
 use crate::tree::{Tree, TreeState, TreeView};
 use crate::types::{FileNumber, SeqNo};
@@ -102,8 +102,8 @@ impl Done {
     fn install(mut self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
         let bytes = written.as_ref().map_or(0, Written::bytes);
         let reserved = self.reserved.take();
-        let installed =
-            written.and_then(|written| install(engine, &self.tree, &self.plan, self.clues, written, reserved));
+        let installed = written
+            .and_then(|written| install(engine, &self.tree, &self.plan, self.clues, written, reserved));
         {
             let mut state = self.tree.lock();
             self.plan.release();
@@ -180,12 +180,7 @@ impl SubJobs {
         self.done.notify();
     }
 
-    fn merge(
-        &self,
-        engine: &Arc<Engine>,
-        range: &SubRange,
-        between: &dyn Fn(),
-    ) -> Result<Written> {
+    fn merge(&self, engine: &Arc<Engine>, range: &SubRange, between: &dyn Fn()) -> Result<Written> {
         let watch = Watch::begin(&self.tree.comparator);
         let meanwhile = || {
             between();
@@ -236,7 +231,9 @@ impl SubJobs {
         entries.start(range.start.as_deref(), range.end.as_deref())?;
         while entries.valid() && range.reaches(&self.tree.comparator, user_key(entries.key())) {
             match clues.as_mut().filter(|_| entries.is_newest_clue()) {
-                Some(clues) if self.class != Some(Class::Values) => clues.add(entries.key(), entries.value())?,
+                Some(clues) if self.class != Some(Class::Values) => {
+                    clues.add(entries.key(), entries.value())?
+                }
                 None if self.class != Some(Class::Clues) => outputs.add(entries.key(), entries.value())?,
                 // Of the other class than the table that is made again.
                 _ => {}
@@ -265,7 +262,6 @@ impl SubJobs {
         }
         Ok(written)
     }
-
 
     /// The inputs' range tombstones within `range`: as they hide entries, and as they are written; and the
     /// tables all of whose entries there they hide, which need not be read.

@@ -10,7 +10,7 @@ fn other_value(info: &OptionInfo) -> String {
         OptionType::Choice(words) => {
             words.iter().find(|w| **w != info.default).expect("a choice has two words").to_string()
         }
-        OptionType::Number => format!("{}.25", info.min + 6),
+        OptionType::Number => format!("{}.25", (info.min + 6).min(info.max.saturating_sub(1))),
         OptionType::Integer => (info.min + 6).to_string(),
     }
 }

@@ -60,7 +60,8 @@ impl Trail<'_> {
         for buffer in std::iter::once(&view.active).chain(&view.sealed) {
             context.memtables += 1;
             let entry = buffer.table.get(key, seqno);
-            if let Some(entry) = entry.filter(|entry| entry.seqno == seqno && entry.kind_byte == wanted as u8) {
+            if let Some(entry) = entry.filter(|entry| entry.seqno == seqno && entry.kind_byte == wanted as u8)
+            {
                 return Ok(Some(Slice::copy_of(entry.value)));
             }
         }

@@ -675,7 +675,9 @@ impl<I: InternalIter> DbIter<I> {
             self.key.extend_from_slice(key);
             match self.fold_versions_backward()? {
                 Some(Verdict::Value | Verdict::Operand) => return Ok(State::Backward),
-                Some(Verdict::Gone | Verdict::Redirected | Verdict::Clue) => self.stats.skipped_tombstones += 1,
+                Some(Verdict::Gone | Verdict::Redirected | Verdict::Clue) => {
+                    self.stats.skipped_tombstones += 1
+                }
                 None => {}
             }
         }
@@ -726,7 +728,9 @@ impl<I: InternalIter> DbIter<I> {
     fn take_version(&mut self, passed: &mut Passed) -> Result<()> {
         let (seqno, kind) = (seqno_of(self.iter.key()), kind_byte_of(self.iter.key()));
         let verdict = match resolve(kind)? {
-            verdict if !matches!(verdict, Verdict::Redirected | Verdict::Clue) && passed.clue.is_none() => verdict,
+            verdict if !matches!(verdict, Verdict::Redirected | Verdict::Clue) && passed.clue.is_none() => {
+                verdict
+            }
             verdict => match Self::take_pair(passed, verdict, seqno, kind)? {
                 Some(verdict) => verdict,
                 None => return Ok(()),

@@ -20,11 +20,11 @@ use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, seqno_
 use crate::merge_operator::{MergeOperator, no_operator};
 use crate::metrics::{Counter, LevelCounter};
 use crate::options::ReadOptions;
+use crate::read::clue::Trail;
 use crate::read::internal::InternalIter;
 use crate::read::operands::Operands;
-use crate::table::{Found, IterSpec, ReadSpec, ReadStats, TableReader};
-use crate::read::clue::Trail;
 use crate::space::{Space, SpaceView};
+use crate::table::{Found, IterSpec, ReadSpec, ReadStats, TableReader};
 use crate::tree::{Tree, TreeView};
 use crate::types::SeqNo;
 use crate::version::TableFile;
@@ -255,7 +255,8 @@ fn ask_memtables(
             }
             let value = || Slice::copy_of(entry.value);
             let cursor = || (buffer.table.iter(), cover);
-            if let Some(end) = meet(chain, ask, key, (entry.seqno, entry.kind_byte), value, cursor, context)? {
+            if let Some(end) = meet(chain, ask, key, (entry.seqno, entry.kind_byte), value, cursor, context)?
+            {
                 return Ok(Some(end));
             }
         }

@@ -223,11 +223,7 @@ impl VersionSet {
     ///
     /// # Errors
     /// Those of the file system; the drop is written with the next change then.
-    pub(crate) fn drop_keyspace(
-        &self,
-        engine: &Engine,
-        trees: Vec<(Arc<Tree>, Arc<Version>)>,
-    ) -> Result<()> {
+    pub(crate) fn drop_keyspace(&self, engine: &Engine, trees: Vec<(Arc<Tree>, Arc<Version>)>) -> Result<()> {
         let _only_one = self.settling.enter();
         let doomed: Vec<Doomed> = trees.into_iter().map(|(tree, last)| self.doom(tree, &last)).collect();
         self.doomed.lock().extend(doomed);

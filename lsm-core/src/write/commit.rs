@@ -557,7 +557,8 @@ fn insert_in_shards(member: &Pending, buffers: &Buffers) {
     for (n, op) in member.batch.iter().enumerate() {
         let op = op.expect("a batch holds only whole operations");
         let seqno = first_seqno + n as SeqNo;
-        let buffer = |shard: u16| &buffers[place_of(buffers, TreeId { keyspace: op.keyspace, shard })].1.table;
+        let buffer =
+            |shard: u16| &buffers[place_of(buffers, TreeId { keyspace: op.keyspace, shard })].1.table;
         if op.kind == Kind::RangeDelete {
             // One tombstone under one sequence in each shard (rule 8).
             for (_, buffer) in buffers.iter().filter(|(id, _)| id.keyspace == op.keyspace) {

@@ -62,7 +62,12 @@ pub(crate) struct GroupRouter<'a> {
 }
 
 impl<'a> GroupRouter<'a> {
-    pub(crate) fn new(engine: &'a Engine, alive: &'a Alive, last_seqno: SeqNo, logged: bool) -> GroupRouter<'a> {
+    pub(crate) fn new(
+        engine: &'a Engine,
+        alive: &'a Alive,
+        last_seqno: SeqNo,
+        logged: bool,
+    ) -> GroupRouter<'a> {
         let pressure = engine.options.load().redirect_pressure;
         let (trees, states) = (Trees::new(), Vec::new());
         GroupRouter { engine, alive, last_seqno, logged, pressure, trees, states, clues_left: None }

@@ -88,6 +88,38 @@ type Check = fn(&Case);
 
 /// For each live option: that it does what it says from the change on, and did not before.
 const CHECKS: &[(&str, Check)] = &[
+    // Taken from the options in force by each group, job or door that asks.
+    ("redirect", |c| {
+        c.set("redirect", "false");
+        assert!(!c.engine().options.load().redirect);
+    }),
+    ("redirect_pressure", |c| {
+        c.set("redirect_pressure", "0.5");
+        assert_eq!(c.engine().options.load().redirect_pressure, 0.5);
+    }),
+    ("clue_reserve_bytes", |c| {
+        let tree = &c.engine().space.trees[0];
+        c.put(0, 200, 1000);
+        c.set("clue_reserve_bytes", "4K");
+        assert_eq!(c.engine().options.load().clue_reserve_bytes, 4096);
+        assert!(tree.has_reserve(4096), "a memtable that is not full has room for a clue");
+    }),
+    ("clues_max", |c| {
+        c.set("clues_max", "7");
+        assert_eq!(c.engine().options.load().clues_max, 7);
+    }),
+    ("clue_bytes_max", |c| {
+        c.set("clue_bytes_max", "7M");
+        assert_eq!(c.engine().options.load().clue_bytes_max, 7 << 20);
+    }),
+    ("clue_capping", |c| {
+        c.set("clue_capping", "false");
+        assert!(!c.engine().options.load().clue_capping);
+    }),
+    ("rollback", |c| {
+        c.set("rollback", "false");
+        assert!(!c.engine().options.load().rollback);
+    }),
     ("write_buffer_bytes", |c| {
         c.put(0, 200, 1000);
         assert!(c.db.is_idle() && c.engine().space.trees[0].view().version.l0().is_empty());

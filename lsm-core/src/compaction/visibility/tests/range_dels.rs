@@ -45,15 +45,17 @@ fn one_key_under_tombstones() {
         ("M9 M8 P3", &[5], &[9], false, "P9", &[5]),
         ("M9 M8 P3", &[5], &[3, 9], false, "M9 P3", &[5]),
         ("M9 M8", &[5], &[9], false, "M9", &[5]),
-        // Clues are no native entries.
-        ("C7 P3", &[8], &[9], false, "C7", &[8]),
+        // Clues are covered as what they stand for would be; what is redirected here is not.
+        ("C7 P3", &[8], &[9], false, "", &[8]),
+        ("c9 c7 P3", &[8], &[9], true, "c9", &[]),
+        ("R7 P3", &[8], &[9], false, "R7", &[8]),
     ];
     for (input, tombstones, snapshots, bottom, out, kept) in cases {
         let what = format!("{input} under {tombstones:?} at {snapshots:?}, bottom {bottom}");
         let set = RangeDels::new(CMP, tombstones.iter().map(|seqno| tombstone(b"a", b"z", *seqno)));
         let fragments = needed(&set, snapshots, |_, _| !bottom, &mut 0);
         let merge = MergingIter::new(CMP, vec![VecIter::new(key_of(input))]);
-        let zero = !input.contains('C');
+        let zero = !input.contains(['C', 'c', 'R']);
         let mut iter = CompactionIter::new(merge, CMP, snapshots.to_vec(), zero, |_| !bottom)
             .merging(Some(Plus::new(true, 0)))
             .covering(Some(Covering::new(&CMP, set, &fragments)));
