@@ -4,6 +4,7 @@
 //! INVARIANT: dice are rolled in the same order whatever is fixed, so that fixing one thing leaves the
 //! others as the seed has them.
 
+use dialsm::testing::ForcedRouter;
 use dialsm_core::fault::Fault as Break;
 use dialsm_core::options::Compression;
 use dialsm_core::{Options, merge_operator};
@@ -92,11 +93,13 @@ impl Profile {
             rules = vec![Rule::nth(OpKind::Sync, nth, Fault::Errno(EIO)).on(".sst")];
         }
         set_if_there(&mut options, &mut rng);
+        let permille = shards(&mut options, &mut rng);
         for (name, value) in &fixed.options {
             options.set(name, value)?;
         }
         options.validate()?;
         options.break_on_purpose = fixed.broken;
+        options.router = Some(ForcedRouter::object(permille, seed));
         let keyspaces = fixed.keyspaces.unwrap_or(keyspaces);
         Ok(Profile {
             seed,
@@ -170,6 +173,17 @@ fn set_if_there(options: &mut Options, rng: &mut SplitMix64) {
             options.set(name, value).expect("values that the table allows");
         }
     }
+}
+
+/// Shards, and how their clues are handled. Returns how many of a thousand values are redirected.
+fn shards(options: &mut Options, rng: &mut SplitMix64) -> u64 {
+    let mut one_of = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+    options.shards = one_of(&[1, 2, 4, 8]) as usize;
+    options.clue_capping = one_of(&[1, 1, 0]) == 1;
+    options.rollback = one_of(&[1, 1, 0]) == 1;
+    options.clues_max = one_of(&[30, 1_000_000]);
+    options.clue_reserve_bytes = one_of(&[4, 64]) << 10;
+    one_of(&[0, 100, 300, 700])
 }
 
 /// Settings under which a few hundred writes flush, compact and turn log segments over.

@@ -78,6 +78,11 @@ pub fn series(series: &Series, out: &mut dyn Write) -> io::Result<(Tally, u64)> 
         total.second_cuts,
         total.cuts as f64 / seconds
     )?;
+    writeln!(
+        out,
+        "{} values redirected, {} clues rolled back, {} redirected entries collected",
+        total.redirects, total.rolled_back, total.collected
+    )?;
     writeln!(out, "digest {digest:016x}")?;
     writeln!(out, "{}", total.line())?;
     Ok((total, digest))

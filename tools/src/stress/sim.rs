@@ -59,6 +59,12 @@ pub struct Tally {
     pub flushes: u64,
     /// Compactions of the engine.
     pub compactions: u64,
+    /// Values sent to another shard than their own.
+    pub redirects: u64,
+    /// Clue entries replaced by their values.
+    pub rolled_back: u64,
+    /// Redirected entries dropped once no clue needed them.
+    pub collected: u64,
     /// Steps of the schedules.
     pub steps: u64,
     /// What was found wrong.
@@ -78,6 +84,9 @@ impl Tally {
         self.writes += other.writes;
         self.flushes += other.flushes;
         self.compactions += other.compactions;
+        self.redirects += other.redirects;
+        self.rolled_back += other.rolled_back;
+        self.collected += other.collected;
         self.steps += other.steps;
         self.violations += other.violations;
     }
@@ -268,6 +277,9 @@ impl Run<'_> {
         let counters = db.metrics().counters;
         tally.flushes += counters.flushes;
         tally.compactions += db.compactions();
+        tally.redirects += counters.redirects;
+        tally.rolled_back += counters.clues_rolled_back;
+        tally.collected += counters.redirected_dropped;
         let ledger = machine.book.ledger();
         tally.writes += ledger.plain_writes + ledger.synced_writes;
         drop(ledger);
