@@ -454,6 +454,27 @@ pub(crate) fn wait_until_idle(engine: &Engine) -> Result<()> {
     }
 }
 
+/// Waits until nothing is left to settle.
+///
+/// # Errors
+/// As [`wait_until_idle`].
+pub(crate) fn wait_until_settled(engine: &Engine) -> Result<()> {
+    loop {
+        let seen = engine.scheduler.ended.epoch();
+        engine.check_open()?;
+        engine.error.check()?;
+        if !engine.versions.has_unsettled() {
+            return Ok(());
+        }
+        if !engine.handoff.is_deferred(engine) {
+            engine.versions.settle(engine)?;
+            continue;
+        }
+        engine.handoff.wake.notify();
+        engine.scheduler.ended.wait(seen, Some(engine.env.now() + 5_000_000));
+    }
+}
+
 /// The error of a job that stops because the database is closing, or its tree is gone.
 pub(crate) fn cancelled() -> Error {
     Error::new(

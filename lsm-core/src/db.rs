@@ -256,13 +256,14 @@ impl Db {
         if batch.is_empty() {
             return Ok(());
         }
-        if options.sync && options.disable_log {
+        let is_logged = engine.is_logged() && !options.disable_log;
+        if options.sync && !is_logged {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
         check_served(engine, &batch)?;
         let places = places(engine, &batch);
         admit(engine, &batch, &places, options)?;
-        engine.commit.write(engine, (batch, places), options.sync, !options.disable_log)
+        engine.commit.write(engine, (batch, places), options.sync, is_logged)
     }
 
     /// The value of `key`, or `None`.

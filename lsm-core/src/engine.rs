@@ -1,8 +1,8 @@
 //! What all parts of an open database share. No logic of its own beyond small questions.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use dialsm_io::env::Nanos;
 use dialsm_io::fs::{Access, FileLock, OpenOptions};
@@ -21,9 +21,10 @@ use crate::snapshot::SnapshotList;
 use crate::space::Space;
 use crate::table::{ReadStats, TableReader};
 use crate::tree::Tree;
-use crate::types::{DbId, FileNumber};
+use crate::types::{DbId, FileNumber, SeqNo, TreeId};
+use crate::unlogged::Voids;
 use crate::version::TableFile;
-use crate::version::edit::HashKey;
+use crate::version::edit::{HashKey, UnloggedSpan};
 use crate::version::set::VersionSet;
 use crate::wal::log::Log;
 use crate::write::budget::WriteBudget;
@@ -41,6 +42,15 @@ pub(crate) struct Engine {
     pub(crate) hash_key: HashKey,
     /// The version of the database's format, as it was found: see `upgrade`.
     pub(crate) format_version: u32,
+    /// Whether writes go to the log that do not say otherwise.
+    pub(crate) logged: bool,
+    /// The last span of sequences that were written without log; see [`crate::unlogged`].
+    pub(crate) unlogged: parking_lot::Mutex<Option<UnloggedSpan>>,
+    /// There is or was such a span: a range tombstone may have reached the disk in one shard and not in
+    /// another.
+    pub(crate) was_unlogged: bool,
+    /// Clues that stand for nothing; set when the log has been replayed.
+    pub(crate) voids: OnceLock<Voids>,
     /// Opened by `read_only`: nothing may change a file.
     pub(crate) read_only: bool,
     /// Those of the database, and of the default keyspace, which has them too.
@@ -156,7 +166,18 @@ impl Engine {
     /// Whether writes are logged that do not say otherwise.
     #[inline]
     pub(crate) fn is_logged(&self) -> bool {
-        true
+        self.logged
+    }
+
+    /// Whether there are clues that stand for nothing.
+    pub(crate) fn has_voids(&self) -> bool {
+        self.voids.get().is_some_and(|voids| !voids.intervals().is_empty())
+    }
+
+    /// Whether a clue with that sequence into `fallback` stands for nothing, since its value was never on
+    /// the disk.
+    pub(crate) fn is_void(&self, fallback: TreeId, seqno: SeqNo) -> bool {
+        self.voids.get().is_some_and(|voids| voids.hold(fallback, seqno))
     }
 
     /// Clue entries that there are now, in memtables and live tables: how many, and about how many bytes.

@@ -16,10 +16,11 @@ use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
 use crate::read::scan_source::{ScanSource, TreeScan};
+use crate::routing::decode_clue;
 use crate::space::{Space, SpaceView};
 use crate::table::{Fetcher, IterSpec, ReadSpec, ReadStats};
 use crate::tree::{Tree, TreeView};
-use crate::types::{SEQNO_MAX, SeqNo};
+use crate::types::{SEQNO_MAX, SeqNo, TreeId};
 use crate::version::{LEVELS, TableFile};
 use crate::{Error, Result, Slice};
 
@@ -71,6 +72,7 @@ impl DbIterator {
         let scope = Scope::new(extractor, &space.comparator, options.prefix_same_as_start, lower, upper)?;
         let inner = DbIter::new(source, space.comparator.clone(), seqno, lower, upper)
             .merging(space.merging.operator.clone())
+            .with_voids(engine.has_voids().then(|| voids_of(engine, space)))
             .with_scope(scope);
         // A table may have been left out for its bounds.
         watch.check()?;
@@ -185,6 +187,14 @@ impl DbIterator {
     }
 }
 
+/// Which clues of a keyspace stand for nothing.
+fn voids_of(engine: &Arc<Engine>, space: &Space) -> Box<dyn Fn(&[u8], SeqNo) -> bool + Send> {
+    let (engine, keyspace, shards) = (engine.clone(), space.id, space.shards());
+    Box::new(move |clue, seqno| {
+        decode_clue(clue, shards).is_ok_and(|shard| engine.is_void(TreeId { keyspace, shard }, seqno))
+    })
+}
+
 /// The sources of a scan in one tree, newest first.
 fn tree_scan(
     engine: &Arc<Engine>,
@@ -233,6 +243,10 @@ fn tree_scan(
         let open = move |table: &Arc<TableFile>| Ok(opener.open_table(&owner, table)?.iter(spec));
         let order = tree.comparator.clone();
         children.push(Box::new(LevelIter::new(order, tables.clone(), lower, upper, open)));
+    }
+    if tree.shards > 1 && engine.was_unlogged {
+        // Its copy of a range tombstone may be all that a crash has left of it.
+        cover = cover.sparing_redirected();
     }
     let mut merged = MergingIter::new(tree.comparator.clone(), children).with_cover(cover);
     if engine.options.load().batch_reads {

@@ -65,6 +65,7 @@ mod space;
 pub mod table;
 mod tree;
 pub mod types;
+mod unlogged;
 pub mod upgrade;
 pub mod verify;
 pub mod version;

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use dialsm_io::fs::{LockMode, parent_dir};
 use dialsm_io::{Env, Fs, IoOptions};
@@ -36,7 +36,7 @@ use crate::version::{TableFile, TableMeta, Version};
 use crate::wal::log::{Log, LogWriter};
 use crate::write::budget::WriteBudget;
 use crate::write::commit::Commit;
-use crate::{Error, ErrorKind, Result, keyspace, options, recovery};
+use crate::{Error, ErrorKind, Result, keyspace, options, recovery, unlogged};
 
 mod state;
 
@@ -71,9 +71,11 @@ pub(crate) fn open(
         return Err(Error::new(ErrorKind::AlreadyExists, "the database exists, and error_if_exists is set")
             .at_path(dir));
     }
-    let found = read_state(env.as_ref(), dir, &options)?;
+    let mut found = read_state(env.as_ref(), dir, &options)?;
+    let voids = found.take_voids();
     let engine = build(env, dir, options, keyspaces, found, lock, false)?;
     recovery::replay(&engine)?;
+    unlogged::recover(&engine, voids)?;
     // Writes the fresh manifest: there is none to append to yet.
     engine.versions.settle(&engine)?;
     save_options(&engine)?;
@@ -83,6 +85,10 @@ pub(crate) fn open(
     }
     if let Err(error) = Scheduler::start(&engine) {
         // The workers that did start hold the engine, and with it the lock.
+        let _ = stop(&engine);
+        return Err(error);
+    }
+    if let Err(error) = unlogged::begin(&engine) {
         let _ = stop(&engine);
         return Err(error);
     }
@@ -347,6 +353,10 @@ pub(crate) fn build(
     Ok(Arc::new(Engine {
         db_id: found.db_id,
         hash_key: found.hash_key,
+        logged: options.log,
+        was_unlogged: found.unlogged.is_some() || !options.log,
+        unlogged: parking_lot::Mutex::new(found.unlogged),
+        voids: OnceLock::new(),
         format_version: found.format_version,
         read_only,
         space: alive.spaces[0].clone(),

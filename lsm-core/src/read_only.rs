@@ -26,7 +26,7 @@ use dialsm_io::fs::LockMode;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::options::{KeyspaceOptions, Options};
-use crate::{Error, ErrorKind, Result, open, recovery};
+use crate::{Error, ErrorKind, Result, open, recovery, unlogged};
 
 /// See [`crate::Db::open_read_only`].
 pub(crate) fn open(
@@ -48,8 +48,10 @@ pub(crate) fn open(
         return Err(Error::new(ErrorKind::NotFound, text).at_path(&lock_path));
     }
     let lock = fs.lock(&lock_path, LockMode::Shared)?;
-    let found = open::read_state(env.as_ref(), dir, &options)?;
+    let mut found = open::read_state(env.as_ref(), dir, &options)?;
+    let voids = found.take_voids();
     let engine = open::build(env, dir, options, keyspaces, found, lock, true)?;
     recovery::replay(&engine)?;
+    unlogged::recover(&engine, voids)?;
     Ok(engine)
 }

@@ -13,7 +13,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::compaction::debt::pending_compaction_bytes;
 use crate::engine::Engine;
-use crate::key::Comparator;
+use crate::key::{Comparator, Kind};
+use crate::manual::seal_as_leader;
 use crate::memtable::Memtable;
 use crate::merge_operator::Merging;
 use crate::options::KeyspaceOptions;
@@ -23,7 +24,7 @@ use crate::routing::ShardState;
 use crate::space::{SpaceView, Views};
 use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
-use crate::version::set::FlushGroup;
+use crate::version::set::{FlushGroup, Install};
 use crate::write::budget::{Charge, WriteBudget};
 use crate::write::stall::{StallGate, StallInputs, admission};
 
@@ -259,6 +260,27 @@ impl Tree {
         TreeGuard { space: self.views.load(), shard: self.id.shard }
     }
 
+    /// Inserts an entry that is not in the log, while the database is being opened.
+    pub(crate) fn insert_unlogged(&self, key: &[u8], seqno: SeqNo, kind: Kind, value: &[u8]) {
+        let view = self.view_guard();
+        view.active.unlogged.store(true, Ordering::Release);
+        view.active.table.insert(key, seqno, kind, value);
+    }
+
+    /// Raises the tree's floor to `floor`: nothing below it is in a memtable. While the database is being
+    /// opened.
+    pub(crate) fn raise_floor(self: &Arc<Self>, engine: &Engine, floor: SeqNo) {
+        let mut state = self.lock();
+        let is_there = engine.versions.last_floor(self.id).unwrap_or(state.durable_floor) >= floor;
+        if !is_there {
+            let (removed, added, leaving) = (Vec::new(), Vec::new(), Vec::new());
+            let version = self.view().version.clone();
+            let floor = Some(floor);
+            let install = Install { removed, added, version, floor, leaving, reserved: None, together: None };
+            engine.versions.push(self, &mut state, install);
+        }
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, TreeState> {
         self.state.lock()
     }
@@ -352,10 +374,15 @@ impl Tree {
 
     /// Switches the memtable, though it is not full, if another may be opened. Leader only.
     pub(crate) fn switch_early(&self, engine: &Engine, last_seqno: SeqNo) {
-        if self.may_switch() {
-            self.switch(&mut self.lock(), last_seqno);
-            engine.schedule();
+        if !self.may_switch() {
+            return;
         }
+        if engine.options.load().atomic_flush {
+            seal_as_leader(&engine.keyspaces.alive_guard().trees, true, last_seqno);
+        } else {
+            self.switch(&mut self.lock(), last_seqno);
+        }
+        engine.schedule();
     }
 
     /// Whether there is something to switch and another memtable may be opened.
@@ -376,8 +403,14 @@ impl Tree {
 
     #[cold]
     fn switch_full(&self, engine: &Engine, last_seqno: SeqNo) {
+        let is_together = engine.options.load().atomic_flush;
+        if is_together && self.may_switch() {
+            seal_as_leader(&engine.keyspaces.alive_guard().trees, true, last_seqno);
+            engine.schedule();
+            return;
+        }
         let mut state = self.lock();
-        if self.view_guard().sealed.len() + 1 < self.options.load().write_buffers_max {
+        if !is_together && self.view_guard().sealed.len() + 1 < self.options.load().write_buffers_max {
             self.switch(&mut state, last_seqno);
             drop(state);
             self.ration(0.0);

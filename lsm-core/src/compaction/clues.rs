@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::key::Kind;
 use crate::read::clue::Trail;
 use crate::read::get::ReadContext;
+use crate::routing::decode_clue;
 use crate::space::{Space, SpaceView};
 use crate::table::ReadSpec;
 use crate::tree::Tree;
@@ -101,7 +102,24 @@ impl OtherShards {
         Ok(false)
     }
 
-    /// What the clue (`key`, `seqno`) stands for.
+    /// What becomes of a clue, written with the log off: whether it stands for nothing, and whether it hides
+    /// older versions, which it does once its value can't be lost any more (rule 19).
+    ///
+    /// # Errors
+    /// `Corruption` if it names no shard.
+    pub(crate) fn weigh(&self, seqno: SeqNo, clue: &[u8]) -> Result<Weight> {
+        if !self.engine.was_unlogged {
+            return Ok(Weight::Full);
+        }
+        let fallback = usize::from(decode_clue(clue, self.space.shards())?);
+        if self.engine.is_void(self.space.trees[fallback].id, seqno) {
+            return Ok(Weight::None);
+        }
+        let is_settled = seqno < self.primaries[fallback].floor;
+        Ok(if is_settled { Weight::Full } else { Weight::Light })
+    }
+
+    /// What the clue (`key`, `seqno`) stands for; nothing if it is void.
     ///
     /// # Errors
     /// As [`Trail::follow`].
@@ -111,13 +129,23 @@ impl OtherShards {
         seqno: SeqNo,
         kind: Kind,
         clue: &[u8],
-    ) -> Result<(Kind, Slice)> {
+    ) -> Result<Option<(Kind, Slice)>> {
         let trail = Trail { engine: &self.engine, space: &self.space, view: &self.view, spec: spec() };
         trail.follow(key, (seqno, kind), clue, &mut self.context)
     }
 }
 
-/// What is read for a job is of no use to others.
+/// See [`OtherShards::weigh`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// Hides what is older.
+    Full,
+    /// Hides nothing.
+    Light,
+    /// Goes.
+    None,
+}
+
 fn spec() -> ReadSpec {
     ReadSpec { fill_cache: true, verify: true }
 }

@@ -48,7 +48,7 @@ use std::cmp::Ordering;
 
 use std::sync::Arc;
 
-use crate::compaction::clues::OtherShards;
+use crate::compaction::clues::{OtherShards, Weight};
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, trailer, trailer_of, user_key};
 use crate::merge_operator::MergeOperator;
 use crate::metrics::{Counter, Metrics};
@@ -508,6 +508,15 @@ where
         if kind.is_some_and(Kind::is_redirected) && !self.is_needed(seqno)? {
             return Ok(Verdict::Drop);
         }
+        let mut weight = Weight::Full;
+        if is_clue(kind)
+            && let Some(others) = &self.others
+        {
+            weight = others.weigh(seqno, self.iter.value())?;
+            if weight == Weight::None {
+                return Ok(Verdict::Drop);
+            }
+        }
         if !is_plain(kind) || !published {
             if self.state.zeroed {
                 // Its sequence would now sort before the Put that stood above it.
@@ -522,7 +531,12 @@ where
         {
             return Ok(verdict);
         }
-        Ok(self.decide_plain(kind, stripe, seqno))
+        let hidden = (self.state.hidden, self.state.by_delete);
+        let verdict = self.decide_plain(kind, stripe, seqno);
+        if weight == Weight::Light {
+            (self.state.hidden, self.state.by_delete) = hidden;
+        }
+        Ok(verdict)
     }
 
     /// The entry behind a tombstone held back; `None` if that is gone now and the entry is decided
@@ -613,7 +627,10 @@ where
     #[cold]
     fn roll_back(&mut self, trailer_bits: u64, kind: Kind) -> Result<()> {
         let Some(others) = self.others.as_mut().filter(|others| others.is_rollback()) else { return Ok(()) };
-        let (kind, value) = others.follow(&self.key, trailer_bits >> 8, kind, self.iter.value())?;
+        let Some((kind, value)) = others.follow(&self.key, trailer_bits >> 8, kind, self.iter.value())?
+        else {
+            return Ok(());
+        };
         self.set_out_key(trailer(trailer_bits >> 8, kind as u8));
         self.out_value = value;
         self.out = Out::RolledBack;

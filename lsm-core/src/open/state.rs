@@ -13,7 +13,9 @@ use dialsm_io::fs::Access;
 use crate::keyspace::{DEFAULT_KEYSPACE, check_name};
 use crate::routing::SHARDS_MAX;
 use crate::types::{DbId, FileNumber, SeqNo, TreeId};
-use crate::version::edit::{HashKey, KeyspaceDesc, ManifestRecord, TableDesc, TreeEdit};
+use crate::version::edit::{
+    HashKey, KeyspaceDesc, ManifestRecord, TableDesc, TreeEdit, UnloggedSpan, VoidInterval,
+};
 use crate::version::manifest;
 use crate::{Error, ErrorKind, Result};
 
@@ -24,6 +26,8 @@ pub(crate) struct Found {
     pub(super) spaces: BTreeMap<u32, FoundSpace>,
     pub(super) next_keyspace: u32,
     pub(super) hash_key: HashKey,
+    pub(super) voids: Vec<VoidInterval>,
+    pub(super) unlogged: Option<UnloggedSpan>,
     pub(super) last_seqno: SeqNo,
     pub(super) next_file: FileNumber,
     pub(super) replay_start: FileNumber,
@@ -90,6 +94,8 @@ pub(super) fn read_manifest(fs: &dyn Fs, dir: &Path) -> Result<Found> {
         spaces: BTreeMap::from([(0, FoundSpace::new(DEFAULT_KEYSPACE, 1))]),
         next_keyspace: 1,
         hash_key: HashKey::default(),
+        voids: Vec::new(),
+        unlogged: None,
         last_seqno: 0,
         next_file: FileNumber(number.0 + 1),
         replay_start: FileNumber(0),
@@ -104,6 +110,11 @@ pub(super) fn read_manifest(fs: &dyn Fs, dir: &Path) -> Result<Found> {
 }
 
 impl Found {
+    /// The void intervals, for [`crate::unlogged::recover`].
+    pub(crate) fn take_voids(&mut self) -> Vec<VoidInterval> {
+        std::mem::take(&mut self.voids)
+    }
+
     fn apply(&mut self, record: ManifestRecord) -> Result<()> {
         self.next_file = self.next_file.max(record.next_file_number.unwrap_or_default());
         self.last_seqno = self.last_seqno.max(record.last_seqno.unwrap_or_default());
@@ -111,6 +122,8 @@ impl Found {
         self.log_named = record.log_named.or(self.log_named);
         self.hash_key = record.hash_key.unwrap_or(self.hash_key);
         self.format_version = record.format_version.unwrap_or(self.format_version);
+        self.voids.extend(record.void_intervals);
+        self.unlogged = record.unlogged.or(self.unlogged);
         for id in record.keyspaces_dropped {
             if id == 0 || self.spaces.remove(&id).is_none() {
                 return Err(Error::corruption(format!("keyspace {id} is dropped, which is not there")));

@@ -182,6 +182,14 @@ options! {
     /// there, and for a new database what its router suggests, or 1. More than 1 need a router.
     shards: usize [Count] = 0, in 0..=256, Open, Database;
 
+    /// Whether writes go to the commit log. Off, none does: a crash takes back each tree to its last flush, and a
+    /// batch over several trees may survive in part unless `atomic_flush` is on. Closing flushes all.
+    log: bool [None] = true, in ANY, Open, Database;
+
+    /// Whether all trees are always flushed together, as one: what no log holds then survives a crash whole
+    /// or not at all, over shards and keyspaces.
+    atomic_flush: bool [None] = false, in ANY, Open, Database;
+
     /// Whether a value whose shard is stalled goes to another shard, and a clue of a few bytes to its own.
     redirect: bool [None] = true, in ANY, Live, Database;
 

@@ -137,6 +137,8 @@ pub(crate) struct ScanCover {
     target: Vec<u8>,
     /// With a comparator of the user's.
     landings: Option<Landings>,
+    /// No jump: it would pass redirected entries, too, which are never hidden.
+    steps_only: bool,
     stats: RangeStats,
 }
 
@@ -152,8 +154,16 @@ impl ScanCover {
             high: None,
             active: SmallVec::new(),
             target: Vec::new(),
+            steps_only: false,
             stats: RangeStats::default(),
         }
+    }
+
+    /// The same for a tree in which a range tombstone may hide nothing but its own entries: those redirected
+    /// there may still have clues, since a crash has taken the tombstone from their own shards.
+    pub(crate) fn sparing_redirected(mut self) -> ScanCover {
+        self.steps_only = true;
+        self
     }
 
     /// Adds tombstones of `child`, a number not below that of the last call; no entry of the child up
@@ -208,7 +218,7 @@ impl ScanCover {
         }
         let source = &self.sources[active.source];
         let all = active.seqno > source.entries_max;
-        if active.child == child && !all {
+        if (active.child == child && !all) || self.steps_only {
             self.stats.covered += 1;
             return Ok(Some(Hidden::Step));
         }

@@ -24,7 +24,7 @@ pub(crate) struct Trail<'a> {
 
 impl Trail<'_> {
     /// The value or operand that the clue (`key`, `seqno`) of that kind stands for, and the kind it has
-    /// without a detour.
+    /// without a detour; nothing if it is void.
     ///
     /// # Errors
     /// `Corruption` if the clue names no shard or its true value is not there; those of the tables.
@@ -35,7 +35,7 @@ impl Trail<'_> {
         (seqno, clue_kind): (SeqNo, Kind),
         clue: &[u8],
         context: &mut ReadContext,
-    ) -> Result<(Kind, Slice)> {
+    ) -> Result<Option<(Kind, Slice)>> {
         context.clue_hops += 1;
         let fallback = decode_clue(clue, self.space.shards())?;
         let (kind, wanted) = match clue_kind {
@@ -43,7 +43,8 @@ impl Trail<'_> {
             _ => (Kind::Put, Kind::RedirectedValue),
         };
         match self.find(key, seqno, wanted, fallback, context)? {
-            Some(value) => Ok((kind, value)),
+            Some(value) => Ok(Some((kind, value))),
+            None if self.engine.is_void(self.space.trees[usize::from(fallback)].id, seqno) => Ok(None),
             None => Err(lost(fallback)),
         }
     }

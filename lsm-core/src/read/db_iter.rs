@@ -112,8 +112,19 @@ struct Passed {
     visible: u32,
     /// The sequence of the last of them.
     seqno: SeqNo,
-    /// A clue whose redirected entry comes next, if it is there.
-    clue: Option<(SeqNo, u8)>,
+    /// A clue whose redirected entry comes next, if it is there: its sequence, its kind, and whether it may
+    /// do without.
+    clue: Option<(SeqNo, u8, bool)>,
+}
+
+impl Passed {
+    /// The clue at hand has met nothing.
+    fn end_clue(&mut self) -> Result<()> {
+        match self.clue.take() {
+            Some((_, _, false)) => Err(unpaired()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The kind of the clue that a redirected entry needs.
@@ -146,6 +157,8 @@ pub struct DbIter<I> {
     target: Vec<u8>,
     /// What confines the scan to a prefix, if anything can.
     scope: Option<Box<Scope>>,
+    /// Which clues stand for nothing, in a database that has some.
+    voids: Option<Box<dyn Fn(&[u8], SeqNo) -> bool + Send>>,
     /// The order is the user's: it may call different bytes equal, panic, or be no order.
     custom: bool,
     landings: Landings,
@@ -166,6 +179,7 @@ impl<I: InternalIter> DbIter<I> {
             iter,
             custom: matches!(comparator, Comparator::Custom(_)),
             scope: None,
+            voids: None,
             landings: Landings::default(),
             comparator,
             snapshot,
@@ -192,6 +206,17 @@ impl<I: InternalIter> DbIter<I> {
     pub(crate) fn with_scope(mut self, scope: Option<Box<Scope>>) -> DbIter<I> {
         self.scope = scope;
         self
+    }
+
+    /// The same; a clue with that value and sequence may meet no redirected entry where `voids` says so.
+    pub(crate) fn with_voids(mut self, voids: Option<Box<dyn Fn(&[u8], SeqNo) -> bool + Send>>) -> DbIter<I> {
+        self.voids = voids;
+        self
+    }
+
+    /// Whether the clue that the source stands on stands for nothing.
+    fn is_void(&self, seqno: SeqNo) -> bool {
+        self.voids.as_ref().is_some_and(|voids| voids(self.iter.value(), seqno))
     }
 
     /// What reading has cost the sources so far.
@@ -574,6 +599,10 @@ impl<I: InternalIter> DbIter<I> {
                     is_gone = true;
                     break;
                 }
+                Verdict::Clue if self.is_void(seqno) => {
+                    self.iter.next()?;
+                    continue;
+                }
                 Verdict::Clue => return Err(unpaired()),
                 Verdict::Redirected => match self.pair(seqno, kind)? {
                     None => continue,
@@ -706,9 +735,7 @@ impl<I: InternalIter> DbIter<I> {
                 break;
             }
         }
-        if passed.clue.is_some() {
-            return Err(unpaired());
-        }
+        passed.end_clue()?;
         self.stats.skipped_older += u64::from(passed.visible.saturating_sub(1));
         if passed.verdict == Some(Verdict::Operand) {
             self.fold_backward(&passed)?;
@@ -731,7 +758,7 @@ impl<I: InternalIter> DbIter<I> {
             verdict if !matches!(verdict, Verdict::Redirected | Verdict::Clue) && passed.clue.is_none() => {
                 verdict
             }
-            verdict => match Self::take_pair(passed, verdict, seqno, kind)? {
+            verdict => match self.take_pair(passed, verdict, seqno, kind)? {
                 Some(verdict) => verdict,
                 None => return Ok(()),
             },
@@ -761,20 +788,26 @@ impl<I: InternalIter> DbIter<I> {
 
     /// What an entry says going backward, where clues come before what they stand for; `None`: nothing yet,
     /// or nothing at all.
-    fn take_pair(passed: &mut Passed, verdict: Verdict, seqno: SeqNo, kind: u8) -> Result<Option<Verdict>> {
-        if passed.clue.is_some_and(|(clue, _)| clue != seqno) {
-            return Err(unpaired());
+    fn take_pair(
+        &self,
+        passed: &mut Passed,
+        verdict: Verdict,
+        seqno: SeqNo,
+        kind: u8,
+    ) -> Result<Option<Verdict>> {
+        if passed.clue.is_some_and(|(clue, ..)| clue != seqno) {
+            passed.end_clue()?;
         }
         match verdict {
             Verdict::Clue => {
                 // Of two that are equal, or of one whose value has been seen already, the second says nothing.
                 if passed.seqno != seqno {
-                    passed.clue = Some((seqno, kind));
+                    passed.clue = Some((seqno, kind, self.is_void(seqno)));
                 }
                 Ok(None)
             }
             Verdict::Redirected => {
-                let is_paired = passed.clue.take_if(|(_, clue)| *clue == clue_of(kind)).is_some();
+                let is_paired = passed.clue.take_if(|(_, clue, _)| *clue == clue_of(kind)).is_some();
                 let is_operand = kind == Kind::RedirectedOperand as u8;
                 Ok(is_paired.then_some(if is_operand { Verdict::Operand } else { Verdict::Value }))
             }

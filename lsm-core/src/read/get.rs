@@ -95,17 +95,18 @@ impl<'a> Ask<'a> {
         Ask { engine, space, shards, tree, view: shards.of(tree), seqno, spec }
     }
 
-    /// What an entry says that the look-up has met: itself, or what its clue leads to.
+    /// What an entry says that the look-up has met: itself, or what its clue leads to; nothing if that is
+    /// void.
     #[inline(always)]
-    fn resolved(&self, key: &[u8], entry: Met, context: &mut ReadContext) -> Result<Met> {
+    fn resolved(&self, key: &[u8], entry: Met, context: &mut ReadContext) -> Result<Option<Met>> {
         match Kind::from_u8(entry.1) {
             Some(kind) if kind.is_clue() => {
                 let Ask { engine, space, shards: view, spec, .. } = *self;
                 let trail = Trail { engine, space, view, spec };
-                let (kind, value) = trail.follow(key, (entry.0, kind), &entry.2, context)?;
-                Ok((entry.0, kind as u8, value))
+                let found = trail.follow(key, (entry.0, kind), &entry.2, context)?;
+                Ok(found.map(|(kind, value)| (entry.0, kind as u8, value)))
             }
-            _ => Ok(entry),
+            _ => Ok(Some(entry)),
         }
     }
 }
@@ -347,11 +348,13 @@ fn meet_chain<I: InternalIter>(
     cursor: impl FnOnce() -> (I, SeqNo),
     context: &mut ReadContext,
 ) -> Result<Option<Option<Slice>>> {
-    let found = ask.resolved(key, found, context)?;
-    if chain.is_none() && found.1 != Kind::Merge as u8 {
-        return value_of(found.1, || found.2).map(Some);
+    let seqno = found.0;
+    if let Some(found) = ask.resolved(key, found, context)?
+        && let Some(end) = Chain::take(chain, ask, key, found)?
+    {
+        return Ok(Some(end));
     }
-    Chain::go_on(chain, ask, key, found, cursor, context)
+    Chain::go_on(chain, ask, key, seqno, cursor, context)
 }
 
 /// The operands of the key met so far; nothing has ended them yet.
@@ -367,8 +370,29 @@ fn iter_spec(spec: &ReadSpec) -> IterSpec {
 }
 
 impl Chain {
-    /// Takes operands from a source that holds `found` and what `cursor` gives; the look-up's answer, if
-    /// the chain ends there with an entry.
+    /// Takes the next older entry; the look-up's answer, if it ends there.
+    ///
+    /// # Errors
+    /// As [`get`].
+    fn take(
+        chain: &mut Option<Chain>,
+        ask: &Ask<'_>,
+        key: &[u8],
+        found: Met,
+    ) -> Result<Option<Option<Slice>>> {
+        let (seqno, kind, value) = found;
+        let chain = match chain {
+            Some(chain) => chain,
+            None if kind != Kind::Merge as u8 => return value_of(kind, || value).map(Some),
+            None => {
+                let operator = ask.tree.merging.operator.clone().ok_or_else(no_operator)?;
+                chain.insert(Chain { operator, operands: Operands::new(), seqno })
+            }
+        };
+        chain.meet(key, seqno, kind, value)
+    }
+
+    /// Takes what a source holds below `seqno`; the look-up's answer, if it ends there.
     ///
     /// # Errors
     /// As [`get`].
@@ -377,35 +401,24 @@ impl Chain {
         chain: &mut Option<Chain>,
         ask: &Ask<'_>,
         key: &[u8],
-        found: Met,
+        seqno: SeqNo,
         cursor: impl FnOnce() -> (I, SeqNo),
         context: &mut ReadContext,
     ) -> Result<Option<Option<Slice>>> {
-        let tree = ask.tree;
-        let chain = match chain {
-            Some(chain) => chain,
-            None => {
-                let operator = tree.merging.operator.clone().ok_or_else(no_operator)?;
-                chain.insert(Chain { operator, operands: Operands::new(), seqno: found.0 })
-            }
-        };
-        let (seqno, kind, value) = found;
-        if let Some(end) = chain.meet(key, seqno, kind, value)? {
-            return Ok(Some(end));
-        }
         let (mut cursor, cover) = cursor();
-        cursor.seek(&internal_key(key, chain.seqno.saturating_sub(1), SEEK_KIND))?;
-        while cursor.valid() && same_key(&tree.comparator, cursor.key(), key) {
+        cursor.seek(&internal_key(key, seqno.saturating_sub(1), SEEK_KIND))?;
+        while cursor.valid() && same_key(&ask.tree.comparator, cursor.key(), key) {
             let (seqno, kind) = (seqno_of(cursor.key()), kind_byte_of(cursor.key()));
             if seqno < cover {
                 break;
             }
             // One that lies in two places counts once (rule 7).
-            if seqno < chain.seqno {
-                let found = ask.resolved(key, (seqno, kind, cursor.value_slice()), context)?;
-                if let Some(end) = chain.meet(key, found.0, found.1, found.2)? {
-                    return Ok(Some(end));
-                }
+            let is_first = chain.as_ref().is_none_or(|chain| seqno < chain.seqno);
+            if is_first
+                && let Some(found) = ask.resolved(key, (seqno, kind, cursor.value_slice()), context)?
+                && let Some(end) = Chain::take(chain, ask, key, found)?
+            {
+                return Ok(Some(end));
             }
             cursor.next()?;
         }

@@ -55,6 +55,8 @@ pub struct ManifestRecord {
     pub keyspace_id_next: Option<u32>,
     /// Sequences whose clues into a tree stand for nothing: their values never reached the disk.
     pub void_intervals: Vec<VoidInterval>,
+    /// Sequences that were written without log, the last such span; in snapshots.
+    pub unlogged: Option<UnloggedSpan>,
     /// The version of the database's format ([`crate::upgrade`]); in snapshots.
     pub format_version: Option<u32>,
     /// What changed in trees.
@@ -83,6 +85,16 @@ pub struct VoidInterval {
     pub from: SeqNo,
     /// The sequence number behind the last.
     pub to: SeqNo,
+}
+
+/// Sequences `from <= seqno < to` were written, and redirected, without log; without `to`, all from there
+/// on: nobody has judged yet what of them a crash has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnloggedSpan {
+    /// The first sequence number.
+    pub from: SeqNo,
+    /// The sequence number behind the last.
+    pub to: Option<SeqNo>,
 }
 
 /// What changed in one tree.
@@ -192,6 +204,8 @@ mod tag {
     pub(super) const TREE_EDIT: u64 = 18;
     /// Id.
     pub(super) const KEYSPACE_ID_NEXT: u64 = 20;
+    /// From, to or 0.
+    pub(super) const UNLOGGED: u64 = 22;
     /// Number. First of a record's fields: a newer one says more than what else is not known.
     pub(super) const FORMAT_VERSION: u64 = 32;
 
@@ -322,6 +336,12 @@ impl ManifestRecord {
                 put_varint(out, void.to);
             });
         }
+        if let Some(span) = self.unlogged {
+            field(out, tag::UNLOGGED, |out| {
+                put_varint(out, span.from);
+                put_varint(out, span.to.unwrap_or(0));
+            });
+        }
         for edit in &self.edits {
             field(out, tag::TREE_EDIT, |out| edit.encode(out));
         }
@@ -354,6 +374,10 @@ impl ManifestRecord {
                 tag::KEYSPACE_CREATED => record.keyspaces_created.push(KeyspaceDesc::decode(r)?),
                 tag::KEYSPACE_DROPPED => record.keyspaces_dropped.push(read_small(r, "a keyspace id")?),
                 tag::KEYSPACE_ID_NEXT => record.keyspace_id_next = Some(read_small(r, "a keyspace id")?),
+                tag::UNLOGGED => {
+                    let (from, to) = (read_seqno_bound(r)?, read_seqno_bound(r)?);
+                    record.unlogged = Some(UnloggedSpan { from, to: (to > 0).then_some(to) });
+                }
                 tag::VOID_INTERVAL => {
                     let tree = read_tree(r)?;
                     let (from, to) = (read_seqno_bound(r)?, read_seqno_bound(r)?);

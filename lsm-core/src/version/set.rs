@@ -206,6 +206,16 @@ impl VersionSet {
         self.settle_with(engine, None)
     }
 
+    /// Has a fresh manifest say what is settled.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn rewrite(&self, engine: &Engine) -> Result<()> {
+        let _only_one = self.settling.enter();
+        self.manifest.lock().writer = None;
+        self.settle_with(engine, None)
+    }
+
     /// Makes a new keyspace durable, which has nothing in it yet.
     ///
     /// # Errors
@@ -482,6 +492,8 @@ impl VersionSet {
             // The directory is synced before this manifest comes into force.
             log_named: engine.log.newest(),
             hash_key: Some(engine.hash_key),
+            void_intervals: engine.voids.get().map_or(Vec::new(), |voids| voids.intervals().to_vec()),
+            unlogged: *engine.unlogged.lock(),
             format_version: Some(engine.format_version),
             ..snapshot
         }

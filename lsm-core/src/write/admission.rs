@@ -78,7 +78,7 @@ fn pass(
     places: Option<&Places>,
 ) -> Result<()> {
     let bytes = batch.byte_size() as u64;
-    let logged = !options.disable_log;
+    let logged = !options.disable_log && engine.is_logged();
     let detour = || places.is_some_and(|places| has_detour(engine, space, tree, batch, places, logged));
     tree.stall.admit(engine, &tree.options, bytes, options.no_slowdown, options.deadline, detour)
 }

@@ -59,6 +59,10 @@ fn random_edit(rng: &mut Rng) -> TreeEdit {
 
 pub(in crate::version) fn random_record(rng: &mut Rng) -> ManifestRecord {
     ManifestRecord {
+        unlogged: some(rng, |rng| UnloggedSpan {
+            from: rng.below(SEQNO_MAX),
+            to: some(rng, |rng| 1 + rng.below(SEQNO_MAX)),
+        }),
         // Always something: an empty record can't be written.
         next_file_number: Some(FileNumber(rng.next())),
         last_seqno: some(rng, |rng| rng.below(SEQNO_MAX)),
