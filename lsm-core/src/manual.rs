@@ -22,10 +22,15 @@ use std::sync::atomic::Ordering;
 /// all sealed ones are durable in tables. A tree that is dropped meanwhile has nothing left to wait for.
 pub(crate) fn flush(engine: &Arc<Engine>, trees: &[Arc<Tree>], options: &FlushOptions) -> Result<()> {
     let _inside = engine.enter()?;
+    let all = engine.options.load().atomic_flush.then(|| engine.keyspaces.alive());
+    let (trees, atomic) = match &all {
+        Some(all) => (&all.trees[..], true),
+        None => (trees, options.atomic),
+    };
     if !options.allow_stall {
         trees.iter().try_for_each(|tree| wait_for_room(engine, tree))?;
     }
-    seal(engine, trees, options.atomic);
+    seal(engine, trees, atomic);
     engine.schedule();
     if options.wait { trees.iter().try_for_each(|tree| wait_until_flushed(engine, tree)) } else { Ok(()) }
 }
