@@ -11,7 +11,7 @@ use crate::metrics::Counter;
 use crate::options::ReadOptions;
 use crate::prefix::Scope;
 use crate::range_del::scan::ScanCover;
-use crate::read::db_iter::{DbIter, IterStats};
+use crate::read::db_iter::{DbIter, IterStats, VoidTest};
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
@@ -188,7 +188,7 @@ impl DbIterator {
 }
 
 /// Which clues of a keyspace stand for nothing.
-fn voids_of(engine: &Arc<Engine>, space: &Space) -> Box<dyn Fn(&[u8], SeqNo) -> bool + Send> {
+fn voids_of(engine: &Arc<Engine>, space: &Space) -> VoidTest {
     let (engine, keyspace, shards) = (engine.clone(), space.id, space.shards());
     Box::new(move |clue, seqno| {
         decode_clue(clue, shards).is_ok_and(|shard| engine.is_void(TreeId { keyspace, shard }, seqno))

@@ -165,7 +165,7 @@ fn draw(env: &dyn Env) -> [u8; 16] {
 /// How many shards a database gets that is created with these options.
 fn shards_of_new(options: &Options) -> u16 {
     match (&options.router, options.shards) {
-        (Some(router), 0) => router.0.shards_by_default().clamp(1, SHARDS_MAX),
+        (Some(router), 0) => router.0.shards_by_default(options.background_jobs_max).clamp(1, SHARDS_MAX),
         (_, 0) => 1,
         (_, shards) => shards as u16,
     }

@@ -32,8 +32,9 @@ pub trait Router: Send + Sync {
     /// [`Router::is_asked_always`].
     fn fallback(&self, primary: u16, shards: &[ShardState]) -> Option<u16>;
 
-    /// How many shards a database gets that is created without saying.
-    fn shards_by_default(&self) -> u16;
+    /// How many shards a database gets that is created without saying, with that many background jobs
+    /// at once.
+    fn shards_by_default(&self, background_jobs_max: usize) -> u16;
 
     /// Whether [`Router::fallback`] is asked for each value, under pressure or not: for tests.
     fn is_asked_always(&self) -> bool {

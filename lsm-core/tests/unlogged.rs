@@ -170,7 +170,12 @@ impl Test {
         for (key, versions) in history.versions() {
             let value = found.get(&key).cloned();
             let is_one = versions.contains(&value);
-            assert!(is_one, "{:?} has none of its {} versions", String::from_utf8_lossy(&key), versions.len());
+            assert!(
+                is_one,
+                "{:?} has none of its {} versions",
+                String::from_utf8_lossy(&key),
+                versions.len()
+            );
             self.driven.lost_changes += u64::from(versions.last() != Some(&value));
         }
         if self.options.atomic_flush {

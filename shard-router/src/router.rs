@@ -7,13 +7,6 @@ use dialsm_core::routing::{Router, RouterObject, ShardState};
 use crate::placement::place;
 use crate::redirect::choose;
 
-/// Shards of a database that is created without saying how many: more than one for each processor, so that
-/// some are open while others are busy.
-fn shards_by_default() -> u16 {
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    (2 * cores).clamp(4, 16) as u16
-}
-
 /// See the module header.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HashRouter;
@@ -35,7 +28,8 @@ impl Router for HashRouter {
         choose(primary, shards)
     }
 
-    fn shards_by_default(&self) -> u16 {
-        shards_by_default()
+    /// Two for each background job, so that some are open while others are busy.
+    fn shards_by_default(&self, background_jobs_max: usize) -> u16 {
+        (2 * background_jobs_max).clamp(4, 16) as u16
     }
 }

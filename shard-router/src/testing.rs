@@ -44,8 +44,8 @@ impl Router for ForcedRouter {
         Some(((u64::from(primary) + step) % shards.len() as u64) as u16)
     }
 
-    fn shards_by_default(&self) -> u16 {
-        HashRouter.shards_by_default()
+    fn shards_by_default(&self, background_jobs_max: usize) -> u16 {
+        HashRouter.shards_by_default(background_jobs_max)
     }
 
     fn is_asked_always(&self) -> bool {

@@ -297,7 +297,8 @@ where
             return false;
         }
         let key = &self.key;
-        !self.covering.as_mut().is_some_and(|covering| covering.cover(key, SEQNO_MAX) > trailer >> 8)
+        let is_older = |covering: &mut Box<Covering>| covering.cover(key, SEQNO_MAX) <= trailer >> 8;
+        self.covering.as_mut().is_none_or(is_older)
     }
 
     /// To the first entry to write among the user keys from `start` (inclusive) to `end`

@@ -133,6 +133,9 @@ fn clue_of(redirected: u8) -> u8 {
     if is_operand { Kind::ClueOperand as u8 } else { Kind::ClueValue as u8 }
 }
 
+/// Whether a clue with that value and sequence stands for nothing.
+pub(crate) type VoidTest = Box<dyn Fn(&[u8], SeqNo) -> bool + Send>;
+
 /// The error of a clue that meets no redirected entry.
 fn unpaired() -> Error {
     Error::corruption("a scan met a clue entry whose value is in no shard")
@@ -158,7 +161,7 @@ pub struct DbIter<I> {
     /// What confines the scan to a prefix, if anything can.
     scope: Option<Box<Scope>>,
     /// Which clues stand for nothing, in a database that has some.
-    voids: Option<Box<dyn Fn(&[u8], SeqNo) -> bool + Send>>,
+    voids: Option<VoidTest>,
     /// The order is the user's: it may call different bytes equal, panic, or be no order.
     custom: bool,
     landings: Landings,
@@ -209,7 +212,7 @@ impl<I: InternalIter> DbIter<I> {
     }
 
     /// The same; a clue with that value and sequence may meet no redirected entry where `voids` says so.
-    pub(crate) fn with_voids(mut self, voids: Option<Box<dyn Fn(&[u8], SeqNo) -> bool + Send>>) -> DbIter<I> {
+    pub(crate) fn with_voids(mut self, voids: Option<VoidTest>) -> DbIter<I> {
         self.voids = voids;
         self
     }
