@@ -142,7 +142,8 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     };
     let snapshot = ManifestRecord {
         edits: vec![edit],
-        hash_key: Some(draw(env)),
+        // With one shard nothing is placed.
+        hash_key: (shards > 1).then(|| draw(env)),
         keyspaces_created: Vec::from_iter((shards > 1).then_some(default)),
         next_file_number: Some(FileNumber(2)),
         last_seqno: Some(0),

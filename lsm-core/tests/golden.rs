@@ -19,7 +19,9 @@ use dialsm_core::table::{
 };
 use dialsm_core::types::{DbId, FileNumber, SeqNo, TreeId};
 use dialsm_core::upgrade::FORMAT_VERSION;
-use dialsm_core::version::edit::{KeyspaceDesc, ManifestRecord, TableDesc, TreeEdit, VoidInterval};
+use dialsm_core::version::edit::{
+    KeyspaceDesc, ManifestRecord, TableDesc, TreeEdit, UnloggedSpan, VoidInterval,
+};
 use dialsm_core::version::manifest::{ManifestWriter, read_manifest, write_current};
 use dialsm_core::wal::{LogPosition, PrevEnd, SegmentWriter};
 use dialsm_core::{Db, Options, WriteBatch};
@@ -223,6 +225,7 @@ fn all_fields() -> Vec<ManifestRecord> {
         raw_value_bytes: 200,
         dir_id: 1,
         clues: 3,
+        clue_bytes: 0,
         redirected: 4,
         redirected_bytes: 400,
     };
@@ -242,6 +245,7 @@ fn all_fields() -> Vec<ManifestRecord> {
         keyspaces_dropped: vec![1, 2],
         keyspace_id_next: Some(7),
         void_intervals: vec![VoidInterval { tree, from: 10, to: 20 }],
+        unlogged: None,
         format_version: Some(FORMAT_VERSION),
         edits: vec![TreeEdit {
             tree,
@@ -254,6 +258,23 @@ fn all_fields() -> Vec<ManifestRecord> {
         }],
     };
     vec![all, ManifestRecord { last_seqno: Some(12_346), ..ManifestRecord::default() }]
+}
+
+/// What came later: a span of sequences without log, closed and open; the bytes of clues' keys.
+fn later_fields() -> Vec<ManifestRecord> {
+    let span = |to| ManifestRecord {
+        unlogged: Some(UnloggedSpan { from: 300, to }),
+        edits: vec![TreeEdit {
+            added: vec![(0, TableDesc { clues: 3, clue_bytes: 30, ..TableDesc::default() })],
+            ..TreeEdit::default()
+        }],
+        ..ManifestRecord::default()
+    };
+    let mut all = vec![span(Some(400)), span(None)];
+    for table in all.iter_mut().flat_map(|record| &mut record.edits[0].added) {
+        (table.1.smallest, table.1.largest) = (internal_key(b"a", 5, 5), internal_key(b"b", 4, 5));
+    }
+    all
 }
 
 fn manifest_of(records: &[ManifestRecord]) -> Vec<u8> {
@@ -280,6 +301,7 @@ fn update() {
         std::fs::create_dir_all(golden("db")).expect("tests/golden is writable");
         write("batch.bin", batch().as_bytes());
         write("manifest-all.bin", &manifest_of(&all_fields()));
+        write("manifest-later.bin", &manifest_of(&later_fields()));
         for (name, whole_keys) in TABLES {
             write(name, &table_with_all(whole_keys));
         }
@@ -433,7 +455,14 @@ fn the_committed_batch_and_records_read_back() {
             (written.keyspace, written.kind, written.key, written.value)
         );
     }
-    let bytes = std::fs::read(golden("manifest-all.bin")).expect("committed");
+    assert_eq!(records_of("manifest-all.bin"), all_fields());
+    assert_eq!(records_of("manifest-later.bin"), later_fields());
+    let later = std::fs::read(golden("manifest-later.bin")).expect("committed");
+    assert_bytes("manifest-later.bin", &manifest_of(&later_fields()), &later);
+}
+
+fn records_of(name: &str) -> Vec<ManifestRecord> {
+    let bytes = std::fs::read(golden(name)).expect("committed");
     let fs: Arc<SimFs> = fs_of(&Image::from([("manifest".to_owned(), bytes)]));
     let mut records = Vec::new();
     let end = read_manifest(fs.open(&path("manifest"), Access::Read).expect("open"), &mut |_, record| {
@@ -442,7 +471,7 @@ fn the_committed_batch_and_records_read_back() {
     })
     .expect("intact");
     assert_eq!((end.header.db_id, end.header.number, end.torn), (DB_ID, FileNumber(9), false));
-    assert_eq!(records, all_fields());
+    records
 }
 
 #[test]

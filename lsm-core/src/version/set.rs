@@ -491,7 +491,7 @@ impl VersionSet {
             replay_start: Some(engine.log.first_needed(&floors)),
             // The directory is synced before this manifest comes into force.
             log_named: engine.log.newest(),
-            hash_key: Some(engine.hash_key),
+            hash_key: (engine.space.shards() > 1).then_some(engine.hash_key),
             void_intervals: engine.voids.get().map_or(Vec::new(), |voids| voids.intervals().to_vec()),
             unlogged: *engine.unlogged.lock(),
             format_version: Some(engine.format_version),
