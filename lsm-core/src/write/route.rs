@@ -82,6 +82,10 @@ impl<'a> GroupRouter<'a> {
     /// if all stay.
     pub(crate) fn route(&mut self, batch: &WriteBatch, places: &Places) -> Option<Box<[u16]>> {
         let space = &self.engine.space;
+        if space.shards() == 1 {
+            self.touch_keyspaces(batch);
+            return None;
+        }
         if batch.is_plain() && batch.others().is_empty() && !self.may_redirect_any(space, places) {
             for place in places {
                 self.touch(&space.trees[usize::from(*place)]);
@@ -95,7 +99,7 @@ impl<'a> GroupRouter<'a> {
             if space.id != op.keyspace {
                 space = self.alive.by_id(op.keyspace).expect("members with other keyspaces have failed");
             }
-            if let Some(fallback) = self.route_op(space, places.get(at).copied().unwrap_or(0), &op) {
+            if let Some(fallback) = self.route_op(space, places[at], &op) {
                 fallbacks.resize(at, STAYS);
                 fallbacks.push(fallback);
             }
@@ -118,6 +122,15 @@ impl<'a> GroupRouter<'a> {
         Some(fallbacks.into_boxed_slice())
     }
 
+    /// The group writes to the one tree of each keyspace that the batch names.
+    fn touch_keyspaces(&mut self, batch: &WriteBatch) {
+        let alive = self.alive;
+        let ids = batch.is_in_default().then_some(0).into_iter().chain(batch.others().iter().copied());
+        for space in ids.filter_map(|id| alive.by_id(id)) {
+            self.touch(&space.trees[0]);
+        }
+    }
+
     /// Whether any of the places is under pressure, or is asked about without.
     fn may_redirect_any(&self, space: &Space, places: &Places) -> bool {
         let Some(router) = &space.placement.router else { return false };
@@ -132,9 +145,6 @@ impl<'a> GroupRouter<'a> {
         }
         let tree = &space.trees[usize::from(primary)];
         self.touch(tree);
-        if space.shards() == 1 {
-            return None;
-        }
         let fallback = self.fallback(space, tree, op)?;
         self.touch(&space.trees[usize::from(fallback)]);
         Some(fallback)
