@@ -219,7 +219,7 @@ impl Engine {
                 }
                 _ => error,
             })?;
-        TableReader::open_with_prefixes(
+        let reader = TableReader::open_with_prefixes(
             file,
             &self.db_id,
             table.number(),
@@ -227,7 +227,11 @@ impl Engine {
             tree.comparator.clone(),
             tree.prefix_extractor.as_ref(),
             self.blocks.clone(),
-        )
+        )?;
+        if table.meta().is_clue_only() && self.options.load().clue_cache {
+            reader.pin_blocks()?;
+        }
+        Ok(reader)
     }
 
     /// Adds what reads did to the metrics.

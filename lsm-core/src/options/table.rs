@@ -208,6 +208,10 @@ options! {
     /// back, without a look at the whole tree. Off, they sink as all else does.
     clue_capping: bool [None] = true, in ANY, Live, Database;
 
+    /// Whether tables of nothing but clue entries are kept in memory while they are open. Off, their blocks are
+    /// read as all others are.
+    clue_cache: bool [None] = true, in ANY, Live, Database;
+
     /// Whether clue entries are replaced by their values in the background, when all shards are calm or the
     /// clue limit is reached.
     rollback: bool [None] = true, in ANY, Live, Database;

@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use dialsm_io::File;
 
@@ -46,6 +46,9 @@ pub struct TableReader {
     file_id: FileId,
     /// Whether a block of this table may be in the cache.
     cached: AtomicBool,
+    /// All data blocks, of a table of nothing but clues: the clue cache. A part of its table, it answers for
+    /// that one alone, in its turn (rule 5), and goes with it.
+    pinned: OnceLock<Box<[Block]>>,
 }
 
 impl TableReader {
@@ -164,6 +167,7 @@ impl TableReader {
             cache,
             file_id,
             cached,
+            pinned: OnceLock::new(),
         })
     }
 
@@ -246,6 +250,9 @@ impl TableReader {
 
     /// Data block `i`, from the cache or the file.
     pub(super) fn block(&self, i: usize, spec: &ReadSpec, stats: &mut ReadStats) -> Result<Block> {
+        if let Some(blocks) = self.pinned.get() {
+            return Ok(blocks[i].clone());
+        }
         let handle = self.index.handle(i);
         if let Some(block) = self.cache.get(self.file_id, handle.offset) {
             stats.block_cache_hits += 1;
@@ -256,6 +263,9 @@ impl TableReader {
 
     /// Data block `i` if it is in the cache.
     pub(crate) fn cached_block(&self, i: usize) -> Option<Block> {
+        if let Some(blocks) = self.pinned.get() {
+            return Some(blocks[i].clone());
+        }
         self.cache.get(self.file_id, self.index.handle(i).offset)
     }
 
@@ -278,6 +288,19 @@ impl TableReader {
         if spec.fill_cache && spec.verify && self.cache.insert(self.file_id, handle.offset, block) {
             self.cached.store(true, Relaxed);
         }
+    }
+
+    /// Reads all data blocks and keeps them for as long as the table is open.
+    ///
+    /// # Errors
+    /// As [`TableReader::get`].
+    pub(crate) fn pin_blocks(&self) -> Result<()> {
+        let spec = ReadSpec { fill_cache: false, verify: true };
+        let mut stats = ReadStats::default();
+        let read = |i| self.block_from_file(self.index.handle(i), &spec, &mut stats);
+        let blocks: Result<Vec<Block>> = (0..self.index.len()).map(read).collect();
+        let _ = self.pinned.set(blocks.map_err(|e| self.located(e))?.into_boxed_slice());
+        Ok(())
     }
 
     /// A cursor over all entries. It keeps the table open.
@@ -304,6 +327,7 @@ impl TableReader {
             + self.index.memory_bytes()
             + filter
             + range_dels
+            + self.pinned.get().map_or(0, |blocks| blocks.iter().map(Block::memory_bytes).sum())
             + p.smallest.len()
             + p.largest.len()
     }

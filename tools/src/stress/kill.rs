@@ -80,10 +80,13 @@ impl KillTally {
     }
 }
 
-/// The profile of one child: options change from one to the next, the batches' shape does not.
+/// The profile of one child: options change from one to the next, the batches' shape and the shards do not.
 fn profile(seed: u64, generation: u64) -> io::Result<Profile> {
     let of = |seed| Profile::of(seed, &Fixed::default()).map_err(|e| io::Error::other(e.to_string()));
-    Ok(Profile { shape: of(seed)?.shape, ..of(seed + generation)? })
+    let first = of(seed)?;
+    let mut own = of(seed + generation)?;
+    own.options.shards = first.options.shards;
+    Ok(Profile { shape: first.shape, ..own })
 }
 
 /// The child: writes until it is killed, and tells of everything.

@@ -7,6 +7,7 @@
 use dialsm::testing::ForcedRouter;
 use dialsm_core::fault::Fault as Break;
 use dialsm_core::options::Compression;
+use dialsm_core::routing::RouterObject;
 use dialsm_core::{Options, merge_operator};
 use dialsm_io::{Fault, OpKind, Rule, SplitMix64};
 
@@ -64,6 +65,8 @@ pub struct Profile {
     pub rules: Vec<Rule>,
     /// The engine's.
     pub options: Options,
+    /// So many of a thousand values are redirected.
+    pub redirect_permille: u64,
 }
 
 impl Profile {
@@ -115,7 +118,13 @@ impl Profile {
             checkpoints: checkpoints && !fixed.without_extras,
             rules,
             options,
+            redirect_permille: permille,
         })
+    }
+
+    /// A router that has redirected nothing yet.
+    pub fn router(&self) -> RouterObject {
+        ForcedRouter::object(self.redirect_permille, self.seed)
     }
 }
 
@@ -182,6 +191,7 @@ fn shards(options: &mut Options, rng: &mut SplitMix64) -> u64 {
     options.clue_capping = one_of(&[1, 1, 0]) == 1;
     options.rollback = one_of(&[1, 1, 0]) == 1;
     options.clues_max = one_of(&[30, 1_000_000]);
+    options.clue_cache = one_of(&[1, 0]) == 1;
     options.clue_reserve_bytes = one_of(&[4, 64]) << 10;
     one_of(&[0, 100, 300, 700])
 }

@@ -128,6 +128,10 @@ pub struct Outcome {
 
 /// Makes the run, with a history if `recording`.
 pub fn run(profile: &Profile, recording: bool) -> Outcome {
+    // What it redirects follows from the profile, too.
+    let mut profile = profile.clone();
+    profile.options.router = Some(profile.router());
+    let profile = &profile;
     let env = SimEnv::new(profile.seed);
     env.set_steps_max(STEPS_MAX);
     let mut outcome = Outcome::default();

@@ -116,6 +116,10 @@ const CHECKS: &[(&str, Check)] = &[
         c.set("clue_capping", "false");
         assert!(!c.engine().options.load().clue_capping);
     }),
+    ("clue_cache", |c| {
+        c.set("clue_cache", "false");
+        assert!(!c.engine().options.load().clue_cache);
+    }),
     ("rollback", |c| {
         c.set("rollback", "false");
         assert!(!c.engine().options.load().rollback);
