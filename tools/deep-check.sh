@@ -45,7 +45,8 @@ miri() {
     for area in coding:: key:: batch::tests::the_wire_form batch::tests::bounds batch::tests::reserved \
         checksum:: format:: filename:: slice:: snapshot:: table::block table::filter::tests::golden \
         table::filter::tests::damaged table::index table::properties wal::format \
-        version::edit::tests::unknown version::edit::tests::nonsense memtable::; do
+        version::edit::tests::unknown version::edit::tests::nonsense handoff::ledger::tests::a_ routing:: \
+        compaction::visibility::tests::one_key write::budget memtable::; do
         run "miri $area" cargo +nightly miri test -p dialsm-core --lib -- "$area"
     done
     # Other interleavings of the lock-free parts.
@@ -81,6 +82,11 @@ switches() {
         run "with $options" env "DIALSM_TEST_OPTIONS=$options" cargo test --locked -p dialsm-core \
             --test crash --test faults --test field_cases --test full_disk --test keyspaces --test kill \
             --test mixed --test mixed_threads --test model --test multi_get --test sim --test checkpoint
+    done
+    for options in shards=2,clue_cache=false shards=4 shards=8,clue_capping=false shards=4,rollback=false,deferred_sync=false; do
+        run "with $options" env "DIALSM_TEST_OPTIONS=$options" DIALSM_TEST_REDIRECT=300 cargo test --locked -p dialsm-core \
+            --test crash --test faults --test full_disk --test kill --test mixed_threads --test model --test sim \
+            -- --skip a_compaction_that_ends_while_a_flush_settles
     done
     # On a real disk a test that reads all it writes, in tiny blocks, would not come to an end.
     run "with direct reads" env DIALSM_TEST_OPTIONS=direct_writes=true,direct_reads=true \
