@@ -1,0 +1,177 @@
+//! What redirecting is for: while a shard can't take writes, others do, and no write waits.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use dialsm::{Db, ErrorKind, Options, ReadOptions, WriteOptions};
+use dialsm_io::{Env, Fault, FaultFs, OpKind, Rule, SimEnv, SplitMix64};
+
+const DIR: &str = "/db";
+
+/// Memtables of 64 KiB, two a shard.
+fn options(shards: usize) -> Options {
+    Options {
+        shards,
+        write_buffer_bytes: (shards as u64) << 16,
+        write_buffers_max: 2,
+        level0_compaction_trigger: 2,
+        clue_reserve_bytes: 64 << 10,
+        ..Options::default()
+    }
+}
+
+/// A database whose flushes take half a second each.
+fn slow_flushes(seed: u64, options: Options, body: impl FnOnce(&Db)) {
+    let env = SimEnv::new(seed);
+    let faults = FaultFs::new(env.sim_fs().clone());
+    let clock = env.clone();
+    faults.set_sleeper(Arc::new(move |nanos| clock.sleep(nanos)));
+    let machine = env.on_fs(env.sim_fs().clone(), faults.clone());
+    env.run(|| {
+        let db = Db::open_in(machine.clone() as Arc<dyn Env>, Path::new(DIR), options, &[]).expect("open");
+        let slow = Rule::every(OpKind::Write, Fault::Delay(500_000_000));
+        faults.add(slow.on(".sst"));
+        body(&db);
+    });
+    assert_eq!(env.take_panics(), Vec::<String>::new());
+}
+
+fn value(n: u64) -> Vec<u8> {
+    let mut value = n.to_be_bytes().to_vec();
+    value.resize(1000, n as u8);
+    value
+}
+
+#[test]
+fn one_hot_key_is_written_on_without_a_wait_while_its_shard_is_stalled() {
+    slow_flushes(1, options(4), |db| {
+        // Twice what its shard has room for, and less than all shards have.
+        for n in 0..240 {
+            db.put(&WriteOptions::default(), b"hot", &value(n)).expect("put");
+        }
+        let counters = db.metrics().counters;
+        assert!(counters.redirects > 60, "{}", counters.redirects);
+        let stalls = db.stalls();
+        assert_eq!((stalls.all.count, stalls.all.total_ns), (0, 0), "{stalls:?}");
+        let found = || db.get(&ReadOptions::default(), b"hot").expect("get");
+        assert_eq!(found().as_deref(), Some(&value(239)[..]));
+        db.wait_until_idle().expect("idle");
+        assert_eq!(found().as_deref(), Some(&value(239)[..]));
+    });
+}
+
+#[test]
+fn with_redirecting_off_the_same_writes_wait() {
+    slow_flushes(1, Options { redirect: false, ..options(4) }, |db| {
+        for n in 0..400 {
+            db.put(&WriteOptions::default(), b"hot", &value(n)).expect("put");
+        }
+        assert_eq!(db.metrics().counters.redirects, 0);
+        assert!(db.stalls().all.total_ns > 400_000_000, "{:?}", db.stalls());
+    });
+}
+
+#[test]
+fn clues_are_rolled_back_and_their_values_collected_when_all_is_calm() {
+    slow_flushes(2, options(4), |db| {
+        let mut rng = SplitMix64::new(7);
+        let mut model = BTreeMap::new();
+        for n in 0..700 {
+            let key = rng.below(300).to_be_bytes();
+            // Half of all goes to a few keys, so that shards fill at different times.
+            let key = if n % 2 == 0 { rng.below(5).to_be_bytes() } else { key };
+            db.put(&WriteOptions::default(), &key, &value(n)).expect("put");
+            model.insert(key, value(n));
+        }
+        assert!(db.metrics().counters.redirects > 50);
+        db.flush().expect("flush");
+        db.wait_until_idle().expect("idle");
+        let counters = db.metrics().counters;
+        assert!(counters.clues_rolled_back + counters.clues_dropped > 50, "{counters:?}");
+        assert!(counters.redirected_dropped >= counters.redirects, "none is left: {counters:?}");
+        for (key, value) in &model {
+            let found = db.get(&ReadOptions::default(), key).expect("get");
+            assert_eq!(found.as_deref(), Some(&value[..]));
+        }
+    });
+}
+
+#[test]
+fn where_all_shards_are_stalled_no_slowdown_says_so_at_once_and_others_wait() {
+    slow_flushes(3, options(2), |db| {
+        let at_once = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
+        let mut refused = None;
+        for n in 0..1000u64 {
+            if let Err(error) = db.put(&at_once, &n.to_be_bytes(), &value(n)) {
+                refused = Some((n, error));
+                break;
+            }
+        }
+        let (n, error) = refused.expect("a megabyte is more than both have room for");
+        assert_eq!(error.kind(), ErrorKind::WouldStall, "{error}");
+        assert!(db.metrics().counters.redirects > 0, "before that they stood in for each other");
+        // Deletes have the reserve.
+        db.delete(&at_once, &0u64.to_be_bytes()).expect("delete");
+        db.put(&WriteOptions::default(), &n.to_be_bytes(), &value(n)).expect("it waits, and goes");
+        let stalls = db.stalls();
+        assert!(stalls.all.count > 0 && stalls.by_cause[0].total_ns > 0, "{stalls:?}");
+        assert_eq!(db.get(&ReadOptions::default(), &0u64.to_be_bytes()).expect("get"), None);
+    });
+}
+
+#[test]
+fn at_the_clue_limit_nothing_more_is_redirected() {
+    let options = Options { clues_max: 20, rollback: false, ..options(4) };
+    slow_flushes(4, options, |db| {
+        for n in 0..400 {
+            db.put(&WriteOptions::default(), b"hot", &value(n)).expect("put");
+        }
+        let redirects = db.metrics().counters.redirects;
+        assert!((1..200).contains(&redirects), "{redirects}: a group may pass the limit, a hundred not");
+        assert!(db.stalls().all.total_ns > 0);
+    });
+}
+
+#[test]
+fn a_database_keeps_its_number_of_shards_and_its_hash_key() {
+    let env = SimEnv::new(5);
+    env.run(|| {
+        let open = |options: Options| {
+            let world: Arc<dyn Env> = env.clone();
+            Db::open_in(world, Path::new(DIR), options, &[("other", options_of_other())])
+        };
+        let db = open(options(3)).expect("create");
+        let other = db.keyspace("other").expect("created");
+        assert_eq!((db.default_keyspace().shards(), other.shards()), (3, 3));
+        for n in 0..500u64 {
+            db.put(&WriteOptions::default(), &n.to_be_bytes(), &value(n)).expect("put");
+            db.put_in(&WriteOptions::default(), &other, &n.to_be_bytes(), b"o").expect("put");
+        }
+        db.close().expect("close");
+        let refused = open(options(4)).map(|_| ()).expect_err("another number");
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        let world: Arc<dyn Env> = env.clone();
+        let refused = dialsm_core_open(world).expect_err("nobody knows where keys lie");
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        let db = open(Options { shards: 0, ..options(1) }).expect("as it is");
+        let other = db.keyspace("other").expect("there");
+        for n in 0..500u64 {
+            let found = db.get(&ReadOptions::default(), &n.to_be_bytes()).expect("get");
+            assert_eq!(found.as_deref(), Some(&value(n)[..]));
+            let found = db.get_in(&ReadOptions::default(), &other, &n.to_be_bytes()).expect("get");
+            assert_eq!(found.as_deref(), Some(&b"o"[..]));
+        }
+    });
+}
+
+fn options_of_other() -> dialsm::KeyspaceOptions {
+    options(3).keyspace()
+}
+
+/// Without a router.
+fn dialsm_core_open(env: Arc<dyn Env>) -> dialsm::Result<()> {
+    dialsm_core::Db::open(env, Path::new(DIR), Options::default()).map(|_| ())
+}
