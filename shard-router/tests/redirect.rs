@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use dialsm::{Db, ErrorKind, Options, ReadOptions, WriteOptions};
+use dialsm::options::Compression;
+use dialsm::testing::ForcedRouter;
+use dialsm::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteOptions};
 use dialsm_io::{Env, Fault, FaultFs, OpKind, Rule, SimEnv, SplitMix64};
 
 const DIR: &str = "/db";
@@ -132,6 +134,36 @@ fn at_the_clue_limit_nothing_more_is_redirected() {
         let redirects = db.metrics().counters.redirects;
         assert!((1..200).contains(&redirects), "{redirects}: a group may pass the limit, a hundred not");
         assert!(db.stalls().all.total_ns > 0);
+    });
+}
+
+/// A compaction has its table of clues open from beginning to end, beside many tables of values, each of
+/// which waits for what may be under way to the disk.
+#[test]
+fn a_compaction_that_keeps_clues_back_does_not_wait_for_itself() {
+    let env = SimEnv::new(6);
+    env.run(|| {
+        let options = Options {
+            shards: 2,
+            write_buffer_bytes: 16 << 20,
+            table_bytes: 1 << 20,
+            background_in_flight_bytes_max: 4 << 20,
+            router: Some(ForcedRouter::object(200, 6)),
+            rollback: false,
+            compression: Compression::None,
+            compression_bottom: Compression::None,
+            ..Options::default()
+        };
+        let db = Db::open_in(env.clone() as Arc<dyn Env>, Path::new(DIR), options, &[]).expect("open");
+        for n in 0..24_000u64 {
+            db.put(&WriteOptions::default(), &n.to_be_bytes(), &value(n)).expect("put");
+        }
+        db.compact_range(&CompactRangeOptions::default(), None, None).expect("compact");
+        assert!(db.metrics().counters.redirects > 1000);
+        for n in (0..24_000u64).step_by(97) {
+            let found = db.get(&ReadOptions::default(), &n.to_be_bytes()).expect("get");
+            assert_eq!(found.as_deref(), Some(&value(n)[..]));
+        }
     });
 }
 

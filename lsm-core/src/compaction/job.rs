@@ -202,7 +202,8 @@ impl SubJobs {
         };
         let values = outputs(usize::from(plan.output_level), plan.output_epoch.unwrap_or(0))
             .with_grandparents(&plan.grandparents);
-        let clues = self.clues.splits.then(|| outputs(0, plan.output_epoch.unwrap_or(plan.clue_epoch())));
+        let clues =
+            self.clues.splits.then(|| outputs(0, plan.output_epoch.unwrap_or(plan.clue_epoch())).aside());
         Written::watched(self.merge_into(engine, range, values, clues, &meanwhile), &watch, engine)
     }
 
