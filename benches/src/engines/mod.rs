@@ -13,10 +13,12 @@ mod spec;
 use crate::config::EngineOptions;
 use crate::engine::KvEngine;
 use anyhow::{Result, bail};
+use lsm_core::Kind;
 use spec::Spec;
 use std::path::Path;
 
 const BUILT: &[&str] = &[
+    "dialsm",
     "lsm-core",
     "null",
     "rocksdb",
@@ -39,7 +41,9 @@ pub(crate) fn check(word: &str) -> Result<()> {
         bail!("unknown engine '{}' (this build has {})", spec.engine, built().join(", "));
     }
     match spec.engine {
-        "lsm-core" => lsm_core::check(&spec.settings),
+        "dialsm" | "lsm-core" => lsm_core::check(&spec.settings),
+        #[cfg(feature = "fjall")]
+        "fjall" => fjall::check(&spec.settings),
         // Its library reads them, when it opens.
         "rocksdb" => Ok(()),
         _ => spec.refuse_settings(),
@@ -80,11 +84,12 @@ pub(crate) fn open_with_keyspaces(
 pub(crate) fn open(word: &str, dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
     let spec = Spec::parse(word)?;
     match spec.engine {
-        "lsm-core" => lsm_core::open(dir, options, &spec.settings),
+        "dialsm" => lsm_core::open(Kind::Shards, dir, options, &spec.settings),
+        "lsm-core" => lsm_core::open(Kind::Tree, dir, options, &spec.settings),
         "null" => Ok(Box::new(null::NullEngine)),
         "rocksdb" => rocksdb::open(dir, options, &spec.settings, 0),
         #[cfg(feature = "fjall")]
-        "fjall" => fjall::open(dir, options),
+        "fjall" => fjall::open(dir, options, &spec.settings),
         other => bail!("engine '{other}' is not in this build"),
     }
 }
