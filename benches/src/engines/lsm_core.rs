@@ -28,30 +28,10 @@ struct LsmCore {
     kind: Kind,
     db: Db,
     read: ReadOptions,
-    log: Log,
+    /// Whether each write leaves the log out by itself, as the database has one.
+    disables_log: bool,
     clue_hops: AtomicU64,
     text: String,
-}
-
-/// Who leaves the log out, where a run has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Log {
-    /// The database, or nobody.
-    ByDatabase,
-    /// Each write by itself: nothing is redirected then, since the rest of the database has a log.
-    ByWrite,
-}
-
-/// The option that leaves the log out for the whole database.
-const LOG_OPTION: &str = "log";
-
-/// Turns the log off, by the database's option if this release has it.
-fn turn_log_off(options: &mut Options) -> Result<Log> {
-    if !options::describe().iter().any(|option| option.name == LOG_OPTION) {
-        return Ok(Log::ByWrite);
-    }
-    options.set(LOG_OPTION, "false")?;
-    Ok(Log::ByDatabase)
 }
 
 /// Opens a database.
@@ -63,30 +43,39 @@ pub(super) fn open(
 ) -> Result<Box<dyn KvEngine>> {
     // Not `for_machine`: an application that sets nothing does not call it either.
     let mut options = if run.own_defaults { Options::default() } else { settings(run)? };
-    let log = if run.disable_wal { turn_log_off(&mut options)? } else { Log::ByDatabase };
+    options.log = !run.disable_wal;
     if kind == Kind::Shards {
         options.shards = run.shards as usize;
     }
     own.iter().try_for_each(|(name, value)| options.set(name, value))?;
-    let text = text(kind, log, &options);
+    // Whoever names the engine with a log all the same has writes without in a database with one: there, none
+    // of them is redirected.
+    let disables_log = run.disable_wal && options.log;
+    let text = text(kind, &options);
     let db = match kind {
         Kind::Tree => Db::open(OsEnv::new(), dir, options)?,
         Kind::Shards => (*dialsm::Db::open(dir, options)?).clone(),
     };
-    Ok(Box::new(LsmCore { kind, db, read: ReadOptions::default(), log, clue_hops: AtomicU64::new(0), text }))
+    Ok(Box::new(LsmCore {
+        kind,
+        db,
+        read: ReadOptions::default(),
+        disables_log,
+        clue_hops: AtomicU64::new(0),
+        text,
+    }))
 }
 
-/// All options in one line, after what they don't say.
-fn text(kind: Kind, log: Log, options: &Options) -> String {
-    let mut words = Vec::new();
-    if kind == Kind::Shards && options.shards == 0 {
-        words.push(format!("(a new database gets {} shards)", HashRouter.shards_by_default()));
+/// All options in one line, and how many shards 0 stands for.
+fn text(kind: Kind, options: &Options) -> String {
+    let text = options.to_text().lines().collect::<Vec<_>>().join(" ");
+    match kind {
+        Kind::Shards if options.shards == 0 => {
+            let shards = HashRouter.shards_by_default(options.background_jobs_max);
+            format!("{text} (a new database gets {} shards)", shards)
+        }
+        _ => text,
     }
-    if log == Log::ByWrite {
-        words.push("(no write is logged, so none is redirected)".to_owned());
-    }
-    words.extend(options.to_text().lines().map(str::to_owned));
-    words.join(" ")
 }
 
 /// Whether there are options of these names that can have these values.
@@ -126,7 +115,7 @@ fn settings(options: &EngineOptions) -> Result<Options> {
 
 impl LsmCore {
     fn write_options(&self, opts: WriteOpts) -> WriteOptions {
-        let disable_log = opts.disable_wal && self.log == Log::ByWrite;
+        let disable_log = opts.disable_wal && self.disables_log;
         WriteOptions { sync: opts.sync, disable_log, ..WriteOptions::default() }
     }
 

@@ -259,9 +259,10 @@ mod tests {
     fn shards_are_the_runs_unless_the_engine_is_named_with_its_own() {
         for (word, shown) in [("dialsm", "shards = 3 "), ("dialsm:shards=2", "shards = 2 ")] {
             let dir = TempDir::new().unwrap();
-            let options = EngineOptions { shards: 3, ..small() };
+            let options = EngineOptions { shards: 3, disable_wal: true, ..small() };
             let engine = open(word, &dir.path().join("db"), &options).unwrap();
-            assert!(engine.options_text().contains(shown), "{word}: {}", engine.options_text());
+            let text = engine.options_text();
+            assert!(text.contains(shown) && text.contains("log = false"), "{word}: {text}");
             assert_eq!(
                 (engine.clues(), engine.stats().unwrap().routing),
                 (Some(0), Some(Routing::default()))
@@ -276,16 +277,26 @@ mod tests {
         engine.close().unwrap();
     }
 
-    /// Redirects have to be forced: the memtables are small, and the reserves of the clues larger.
     #[test]
     fn redirected_writes_are_counted_until_they_are_rolled_back() {
+        redirected_writes_are_counted(false);
+    }
+
+    #[test]
+    fn without_a_log_writes_are_redirected_too() {
+        redirected_writes_are_counted(true);
+    }
+
+    /// Memtables of 32 values each are full sooner than a table is written, so that writes are redirected.
+    fn redirected_writes_are_counted(disable_wal: bool) {
         const KEYS: u64 = 20_000;
         let dir = TempDir::new().unwrap();
-        let options = EngineOptions { write_buffer_size: 256 << 10, ..small() };
+        let options = EngineOptions { write_buffer_size: 256 << 10, disable_wal, ..small() };
+        let opts = WriteOpts { sync: false, disable_wal };
         let engine = open("dialsm:shards=4:rollback=false", &dir.path().join("db"), &options).unwrap();
         let (value, mut key) = ([7; 2_000], KeyBuf::new(12));
         for number in 0..KEYS {
-            engine.put(key.set(number), &value, WriteOpts::default()).unwrap();
+            engine.put(key.set(number), &value, opts).unwrap();
         }
         let (routing, clues) = (engine.stats().unwrap().routing.unwrap(), engine.clues().unwrap());
         assert!(routing.redirects > 100 && clues > 0, "{routing:?}, {clues}");
@@ -296,6 +307,7 @@ mod tests {
         assert_eq!(found as u64, KEYS);
         let hops = engine.stats().unwrap().routing.unwrap().clue_hops;
         assert_eq!(hops, clues, "each key is read once, and each clue is one key's");
+        engine.flush().unwrap();
         engine.settle(Duration::from_secs(60)).unwrap();
         engine.close().unwrap();
 

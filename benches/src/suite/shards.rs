@@ -4,7 +4,7 @@
 //!   paper-*     no log, no slowing down before writes stop, no block cache; memtables, tables and the first
 //!               level at half of db_bench's sizes, so that 3 GB fill level 0 as the paper's 800 GB did
 //!   default-*   db_bench's own settings, with the log
-//!   clues-*     dialsm alone: what clues cost, as in the paper but with the log
+//!   clues-*     dialsm alone, as in the paper: what clues and their rollback cost
 //! ```
 //! All sizes and threads are a database's totals, and equal: memtables, background jobs, level 0 in
 //! bytes, the first level. All have sub-compactions, as the paper's RocksDB. fjall can't leave its journal
@@ -27,11 +27,11 @@ macro_rules! common {
     };
 }
 
-/// The paper's settings, scaled, but for the log.
+/// The paper's settings, scaled.
 macro_rules! paper {
     () => {
-        " --level0_slowdown_writes_trigger 36 --cache_size 0 --write_buffer_size 32M --target_file_size_base 32M \
-         --max_bytes_for_level_base 128M"
+        " --disable_wal --level0_slowdown_writes_trigger 36 --cache_size 0 --write_buffer_size 32M \
+         --target_file_size_base 32M --max_bytes_for_level_base 128M"
     };
 }
 
@@ -41,7 +41,7 @@ macro_rules! cells {
         clues { $($clue_name:literal: $clue_words:literal, $clue_engines:literal;)+ }
     ) => {
         &[
-            $((concat!("paper-", $name), concat!($words, paper!(), " --disable_wal", common!(), $engines)),)+
+            $((concat!("paper-", $name), concat!($words, paper!(), common!(), $engines)),)+
             $((concat!("default-", $name), concat!($words, common!(), $engines)),)+
             $(($clue_name, concat!($clue_words, paper!(), common!(), $clue_engines)),)+
         ]
