@@ -226,7 +226,7 @@ mod tests {
         for (word, shown) in [
             ("lsm-core:deferred_sync=false", "deferred_sync = false"),
             ("lsm-core:write_buffer_bytes=2M", "write_buffer_bytes = 2M"),
-            ("dialsm:shards=2:redirect=false", "shards = 2 redirect = false"),
+            ("dialsm:shards=2:redirect=false", "redirect = false"),
             ("dialsm:clue_capping=false", "clue_capping = false"),
             ("rocksdb:write_buffer_size=2097152", "write_buffer_size=2097152"),
         ] {
