@@ -202,7 +202,12 @@ impl SubJobs {
         };
         let values = outputs(usize::from(plan.output_level), plan.output_epoch.unwrap_or(0))
             .with_grandparents(&plan.grandparents);
-        let clues = self.clues.splits.then(|| outputs(0, plan.output_epoch.unwrap_or(plan.clue_epoch())));
+        // It is open beside a table of values, and for as long as the part lasts. So it does not wait at the
+        // limiter, nor is waited for: the job would wait for itself.
+        let clues = self.clues.splits.then(|| {
+            let outputs = outputs(0, plan.output_epoch.unwrap_or(plan.clue_epoch()));
+            outputs.limited(Priority::Flush, plan.clue_bytes(), &meanwhile)
+        });
         Written::watched(self.merge_into(engine, range, values, clues, &meanwhile), &watch, engine)
     }
 

@@ -183,6 +183,11 @@ impl Plan {
         self.inputs.iter().flat_map(|i| i.files.iter().map(move |f| (i.level, f)))
     }
 
+    /// About the size of the clues in all inputs, in bytes: their user keys, and 16 bytes each.
+    pub fn clue_bytes(&self) -> u64 {
+        self.files().map(|(_, f)| f.meta().clue_bytes + 16 * f.meta().clues).sum()
+    }
+
     /// Size of all inputs, in bytes.
     pub fn input_bytes(&self) -> u64 {
         self.files().map(|(_, f)| f.file_bytes()).sum()
