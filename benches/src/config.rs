@@ -9,11 +9,15 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What is tuned in an engine. All byte and thread figures are the database's totals.
+/// What is tuned in an engine. All byte and thread figures are the database's totals, whatever it is cut into.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EngineOptions {
     /// Leave everything below at what the engine itself chooses.
     pub(crate) own_defaults: bool,
+    /// Write no log: for the whole database where the engine has such an option, else write by write.
+    pub(crate) disable_wal: bool,
+    /// Shards of an engine that has some; 0 is its own choice.
+    pub(crate) shards: u32,
     pub(crate) write_buffer_size: u64,
     pub(crate) max_write_buffer_number: u32,
     pub(crate) min_write_buffer_number_to_merge: u32,
@@ -87,7 +91,6 @@ pub(crate) struct Config {
     pub(crate) batch_size: u32,
     pub(crate) seed: u64,
     pub(crate) sync: bool,
-    pub(crate) disable_wal: bool,
     pub(crate) compression_ratio: f64,
     pub(crate) readwritepercent: u32,
     pub(crate) seek_nexts: u32,
@@ -104,6 +107,8 @@ pub(crate) struct Config {
     pub(crate) json: Option<PathBuf>,
     pub(crate) plot: Option<PathBuf>,
     pub(crate) out: Option<PathBuf>,
+    /// Parts of names of a suite's cells, of which one that is run has at least one; all where there are none.
+    pub(crate) only: Vec<String>,
     pub(crate) restart: bool,
     pub(crate) settle_timeout: u64,
     pub(crate) engine: EngineOptions,
@@ -127,7 +132,6 @@ impl Default for Config {
             batch_size: 1,
             seed: 42,
             sync: false,
-            disable_wal: false,
             compression_ratio: 0.5,
             readwritepercent: 90,
             seek_nexts: 0,
@@ -144,6 +148,7 @@ impl Default for Config {
             json: None,
             plot: None,
             out: None,
+            only: Vec::new(),
             restart: false,
             settle_timeout: 600,
             engine: EngineOptions::default(),
@@ -155,6 +160,8 @@ impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
             own_defaults: false,
+            disable_wal: false,
+            shards: 0,
             write_buffer_size: 64 << 20,
             max_write_buffer_number: 2,
             min_write_buffer_number_to_merge: 1,

@@ -47,9 +47,47 @@ pub(crate) struct EngineStats {
     pub(crate) by_cause: BTreeMap<String, StallCause>,
     /// Writes that went to another shard than their own.
     pub(crate) redirected: Option<u64>,
+    /// What became of them; absent in an engine without shards.
+    pub(crate) routing: Option<Routing>,
     pub(crate) background: Background,
     /// Whatever else it counts, by its own names; kept, not compared.
     pub(crate) counters: BTreeMap<String, f64>,
+}
+
+/// What an engine with shards counts of redirected writes and their clues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Routing {
+    /// Values and operands that went to another shard than their own, each leaving a clue.
+    pub(crate) redirects: u64,
+    /// Bytes of their keys and values.
+    pub(crate) redirected_bytes: u64,
+    /// Reads of single keys that followed a clue.
+    pub(crate) clue_hops: u64,
+    /// Clues dropped because something newer hides them.
+    pub(crate) clues_dropped: u64,
+    /// Clues that a rollback replaced by their values.
+    pub(crate) clues_rolled_back: u64,
+    /// Values dropped in the shards they were redirected to, since no clue needs them.
+    pub(crate) redirected_dropped: u64,
+    pub(crate) rollbacks: u64,
+    /// Rollbacks given up for a burst of writes.
+    pub(crate) rollback_aborts: u64,
+}
+
+impl Routing {
+    /// What was added to an `earlier` account.
+    pub(crate) fn since(self, earlier: Routing) -> Routing {
+        Routing {
+            redirects: self.redirects.saturating_sub(earlier.redirects),
+            redirected_bytes: self.redirected_bytes.saturating_sub(earlier.redirected_bytes),
+            clue_hops: self.clue_hops.saturating_sub(earlier.clue_hops),
+            clues_dropped: self.clues_dropped.saturating_sub(earlier.clues_dropped),
+            clues_rolled_back: self.clues_rolled_back.saturating_sub(earlier.clues_rolled_back),
+            redirected_dropped: self.redirected_dropped.saturating_sub(earlier.redirected_dropped),
+            rollbacks: self.rollbacks.saturating_sub(earlier.rollbacks),
+            rollback_aborts: self.rollback_aborts.saturating_sub(earlier.rollback_aborts),
+        }
+    }
 }
 
 /// What flushes and compactions took, in seconds of their threads; what the engine does not count is absent.
@@ -128,12 +166,31 @@ pub(crate) trait KvEngine: Send + Sync {
         }
         Ok(found)
     }
+    /// Shows up to `count` entries from the first key on that is not before `from`, in order, and returns how
+    /// many there were. An engine with a call for bulk scans takes that one.
+    fn scan(&self, from: &[u8], count: u64, sink: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let mut cursor = self.cursor()?;
+        cursor.seek(from)?;
+        let mut seen = 0;
+        while cursor.valid() && seen < count {
+            sink(cursor.key(), cursor.value());
+            seen += 1;
+            if seen < count {
+                cursor.next()?;
+            }
+        }
+        Ok(seen)
+    }
     /// A cursor over the state of now.
     fn cursor(&self) -> Result<Box<dyn KvCursor + '_>>;
     /// Writes all memtables out to tables.
     fn flush(&self) -> Result<()>;
     fn pending(&self) -> Result<Pending>;
     fn stats(&self) -> Result<EngineStats>;
+    /// Clues that there are now; nothing in an engine without shards.
+    fn clues(&self) -> Option<u64> {
+        None
+    }
     /// The options in effect, as the engine itself tells them, in one line.
     fn options_text(&self) -> String;
     /// Ends background work and closes the files.

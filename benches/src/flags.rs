@@ -182,7 +182,7 @@ const FLAGS: &[Flag] = &[
     flag!(
         engines,
         "engines to run in turns, separated by commas, each perhaps with options by its own names, as \
-         lsm-core:deferred_sync=false; ratios are the first against each other"
+         lsm-core:deferred_sync=false or dialsm:shards=4:redirect=false; ratios are the first against each other"
     ),
     flag!(rounds, "measured rounds"),
     flag!(warmup, "rounds before them that do not count"),
@@ -197,7 +197,6 @@ const FLAGS: &[Flag] = &[
     flag!(batch_size, "entries of a write batch, keys of a multi-get"),
     flag!(seed, "seed of keys and values"),
     flag!(bool sync, "sync the log at every write"),
-    flag!(bool disable_wal, "write no log"),
     flag!(compression_ratio, "share of a value's size that a compressor can get it down to"),
     flag!(readwritepercent, "reads in a hundred operations of readrandomwriterandom"),
     flag!(keyspaces, "keyspaces of openkeyspaces"),
@@ -214,9 +213,12 @@ const FLAGS: &[Flag] = &[
     flag!(json, "file for all results"),
     flag!(plot, "directory for drawings"),
     flag!(out, "directory of a suite's results and state"),
+    flag!(only, "cells of a suite to run: parts of their names, separated by commas"),
     flag!(bool restart, "forget what a suite has done"),
     flag!(settle_timeout, "seconds to wait for an engine's background work"),
     flag!(bool engine.own_defaults, "each engine's own defaults instead of db_bench's"),
+    flag!(bool engine.disable_wal, "write no log"),
+    flag!(engine.shards, "dialsm: shards of a new database; 0 is its own choice"),
     flag!(engine.write_buffer_size, "bytes of a memtable"),
     flag!(engine.max_write_buffer_number, "memtables"),
     flag!(engine.min_write_buffer_number_to_merge, "memtables merged in one flush"),

@@ -129,6 +129,7 @@ pub(crate) fn table(report: &Report, engines: &[String]) -> String {
         text += &layout(&main_rows(&figures, &workload, engines));
         text += &layout(&latency_rows(&figures, &workload, engines, &runs));
         text += &causes(&figures, &workload, engines, &runs);
+        text += &routing(&figures, &workload, engines);
         text += &background(&figures, &workload, engines);
         if let Some(spread) = figures.spread(&workload, "ops_per_sec") {
             let (low, high) = (1.0 / spread, spread);
@@ -238,6 +239,35 @@ fn causes(figures: &Figures<'_>, workload: &str, engines: &[String], runs: &[&Ru
     text
 }
 
+/// What became of the writes that each engine redirected.
+fn routing(figures: &Figures<'_>, workload: &str, engines: &[String]) -> String {
+    let mut text = String::new();
+    for engine in engines {
+        let of = |what: &str| figures.median(workload, engine, &format!("routing.{what}"));
+        // Also where nothing was redirected: a clue of an earlier workload may have been followed.
+        let Some(redirects) = of("redirects") else { continue };
+        let number = |what: &str| of(what).map_or_else(|| "-".into(), count);
+        let share = of("redirected_share");
+        let share = share.map(|share| format!(" ({:.2} % of the writes)", 100.0 * share)).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "  {engine} redirected {}{share}, {} MB; clues: {} at the end, {} once settled, {} dropped, {} rolled back, \
+             {} followed; redirected entries dropped: {}; rollbacks: {}, aborted: {}",
+            count(redirects),
+            of("redirected_bytes").map_or_else(|| "-".into(), megabytes),
+            number("clues_at_end"),
+            number("clues_settled"),
+            number("clues_dropped"),
+            number("clues_rolled_back"),
+            number("clue_hops"),
+            number("redirected_dropped"),
+            number("rollbacks"),
+            number("rollback_aborts"),
+        );
+    }
+    text
+}
+
 /// What each engine says its compactions took, and how much of that was writing and syncing.
 fn background(figures: &Figures<'_>, workload: &str, engines: &[String]) -> String {
     let mut text = String::new();
@@ -266,7 +296,8 @@ fn background(figures: &Figures<'_>, workload: &str, engines: &[String]) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{CauseOfStall, Latency};
+    use crate::engine::Routing;
+    use crate::result::{CauseOfStall, Latency, RoutingOfRun};
     use crate::stats::{ratios, spreads};
 
     fn run(engine: &str, round: u32, ops_per_sec: f64) -> Run {
@@ -316,6 +347,33 @@ mod tests {
         assert_eq!(line("a/b write"), "a/b write 1.00x = 1.00x = - - 1.00x =");
         assert_eq!(line("b stalled"), "b stalled 25.0 % of the time: l0_stop 3");
         assert!(text.contains("from 0.967 to 1.034 are equal"), "{text}");
+    }
+
+    #[test]
+    fn what_was_redirected_is_told_of_engines_with_shards() {
+        let engines = ["a".to_owned(), "b".to_owned()];
+        let counts = Routing {
+            redirects: 1234,
+            redirected_bytes: 3 << 20,
+            clue_hops: 9,
+            clues_dropped: 34,
+            clues_rolled_back: 1100,
+            redirected_dropped: 1134,
+            rollbacks: 5,
+            rollback_aborts: 2,
+        };
+        let routing = RoutingOfRun {
+            counts,
+            redirected_share: Some(0.125),
+            clues_at_end: Some(200),
+            clues_settled: Some(0),
+        };
+        let of_shards = Run { routing: Some(routing), ..run("a", 1, 1.0) };
+        let text = table(&Report { runs: vec![of_shards, run("b", 1, 1.0)], ..Report::default() }, &engines);
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(" redirected ")).collect();
+        let line = "  a redirected 1234 (12.50 % of the writes), 3.00 MB; clues: 200 at the end, 0 once settled, 34 \
+                    dropped, 1100 rolled back, 9 followed; redirected entries dropped: 1134; rollbacks: 5, aborted: 2";
+        assert_eq!(lines, [line]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a run yields: the structures of the JSON file, and of the file a child hands its parent.
 
-use crate::engine::Background;
+use crate::engine::{Background, Routing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,6 +17,9 @@ pub(crate) struct Run {
     pub(crate) latency_us: BTreeMap<String, Latency>,
     pub(crate) stall: Stall,
     pub(crate) redirected: Option<u64>,
+    /// Of engines with shards.
+    #[serde(default)]
+    pub(crate) routing: Option<RoutingOfRun>,
     /// Bytes the process wrote (the kernel's count) until settled, by bytes the user wrote.
     pub(crate) write_amp: Option<f64>,
     /// Bytes the process read by calls during the timed part, by bytes the user read.
@@ -65,6 +68,19 @@ pub(crate) struct Run {
     pub(crate) rate: Option<f64>,
     pub(crate) latency_curve: BTreeMap<String, Vec<LatencyPoint>>,
     pub(crate) options: String,
+}
+
+/// What became of redirected writes, from the start of the timed part until settled.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RoutingOfRun {
+    #[serde(flatten)]
+    pub(crate) counts: Routing,
+    /// Redirects by entries written.
+    pub(crate) redirected_share: Option<f64>,
+    /// Clues at the end of the timed part, before the engine settled.
+    pub(crate) clues_at_end: Option<u64>,
+    /// Clues once it was settled.
+    pub(crate) clues_settled: Option<u64>,
 }
 
 /// Latencies of one kind, in microseconds.

@@ -45,7 +45,7 @@ impl Job<'_> {
     /// The options of its writes.
     pub(crate) fn write_opts(&self) -> WriteOpts {
         let sync = self.config.sync || self.workload == Workload::FillSync;
-        WriteOpts { sync, disable_wal: self.config.disable_wal }
+        WriteOpts { sync, disable_wal: self.config.engine.disable_wal }
     }
 
     /// Entries in one write.

@@ -9,14 +9,14 @@
 
 use crate::config::{Config, Rate};
 use crate::disk::DiskWatch;
-use crate::engine::{EngineStats, KvEngine, SETTLE_FLOOR, WriteOpts};
+use crate::engine::{EngineStats, KvEngine, Routing, SETTLE_FLOOR, WriteOpts};
 use crate::engines;
 use crate::generate::KeyBuf;
 use crate::live::LiveKeys;
 use crate::measure::{Reading, disk_bytes, peak_rss_bytes, reset_peak_rss};
 use crate::progress::Counter;
 use crate::record::{Account, Kind, Recorder, account};
-use crate::result::{CauseOfStall, Run, Stall};
+use crate::result::{CauseOfStall, RoutingOfRun, Run, Stall};
 use crate::runner::{self, Job};
 use crate::sys;
 use crate::workload::{KeySpace, Needs, Workload};
@@ -234,7 +234,7 @@ impl Session<'_> {
         };
         let timed = Reading::now()?.bytes_since(&before);
         let engine = self.engine();
-        let debt_bytes = engine.pending()?.bytes;
+        let (debt_bytes, clues_at_end) = (engine.pending()?.bytes, engine.clues());
 
         self.counter.begin("settling", 0, 0);
         let settling = Instant::now();
@@ -250,6 +250,10 @@ impl Session<'_> {
         let known_size = !config.use_existing_db && disk_bytes > 0;
         let stats = engine.stats()?;
         let stall = stall(&account, &stats_before, &stats);
+        let routing = stats.routing.map(|counts| {
+            let counts = counts.since(stats_before.routing.unwrap_or_default());
+            routing_of_run(counts, &account, clues_at_end, engine.clues())
+        });
         let background = stats.background.since(stats_before.background);
         let of_others = |after: Option<f64>, before: Option<f64>| Some((after? - before?).max(0.0));
         Ok(Run {
@@ -259,6 +263,7 @@ impl Session<'_> {
             latency_us: account.latency,
             stall,
             redirected: difference(stats.redirected, stats_before.redirected),
+            routing,
             write_amp: share(written, account.user_bytes_written),
             read_amp: share(timed.read_calls, account.user_bytes_read),
             space_amp: if known_size { share(disk_bytes, live_bytes) } else { None },
@@ -338,6 +343,16 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 
 fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
     Some(after?.saturating_sub(before.unwrap_or(0)))
+}
+
+fn routing_of_run(
+    counts: Routing,
+    account: &Account,
+    clues_at_end: Option<u64>,
+    clues_settled: Option<u64>,
+) -> RoutingOfRun {
+    let redirected_share = share(counts.redirects, account.writes);
+    RoutingOfRun { counts, redirected_share, clues_at_end, clues_settled }
 }
 
 fn stall(account: &Account, before: &EngineStats, after: &EngineStats) -> Stall {

@@ -3,11 +3,12 @@
 //! ```text
 //!   DIR/state.json        the suite, the words added to each cell, the cells that are done
 //!   DIR/<cell>.json       the cell's report
-//!   DIR/table.md          the writes of all cells, for a document
+//!   DIR/table.md          tables of all cells, for a document
 //! ```
 //! A cell is a command line; the words after the suite's name are added to each. The state is
 //! written after each cell, by renaming, so an interruption costs the cell that ran. A state made
-//! with other words is refused: half a suite under other flags would look like a whole one.
+//! with other words is refused: half a suite under other flags would look like a whole one. `--only` is no such
+//! word: it says which cells to run now, and what they measure is the same.
 
 use crate::compare::{auto_rates, compare, compare_at};
 use crate::config::{Config, Rate};
@@ -19,6 +20,8 @@ use crate::result::Report;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+
+mod shards;
 
 struct Suite {
     name: &'static str,
@@ -55,6 +58,11 @@ const SUITES: &[Suite] = &[
         name: "handoff-slow",
         what: "the same for a device made slow on purpose, with less data; give --db on it (tools/handoff.sh does)",
         cells: HANDOFF_SLOW,
+    },
+    Suite {
+        name: "shards",
+        what: "dialsm against one tree, RocksDB and fjall: the paper's settings, db_bench's, and clues by themselves",
+        cells: shards::CELLS,
     },
 ];
 
@@ -230,12 +238,13 @@ pub(crate) fn run(name: &str, words: &[String], config: &Config) -> Result<()> {
     std::fs::create_dir_all(&dir).with_context(|| format!("--out {}", dir.display()))?;
     let words: Vec<String> = without_suite_flags(words);
     let mut state = load_state(&dir, name, &words, config.restart)?;
-    for (at, (cell, line)) in suite.cells.iter().enumerate() {
+    let chosen = chosen(suite, &config.only)?;
+    for (at, (cell, line)) in chosen.iter().enumerate() {
         if state.done.iter().any(|done| done == cell) {
             eprintln!("{name}: {cell} is done already");
             continue;
         }
-        eprintln!("{name}: {cell} ({}/{}): {line}", at + 1, suite.cells.len());
+        eprintln!("{name}: {cell} ({}/{}): {line}", at + 1, chosen.len());
         let report = run_cell(&dir, cell, line, &words).with_context(|| format!("cell {cell}"))?;
         let config = cell_config(line, &words)?;
         replace(&dir.join(format!("{cell}.json")), &serde_json::to_vec(&report)?)?;
@@ -246,19 +255,39 @@ pub(crate) fn run(name: &str, words: &[String], config: &Config) -> Result<()> {
         state.done.push((*cell).to_owned());
         replace(&dir.join("state.json"), &serde_json::to_vec(&state)?)?;
     }
-    let whole = whole_report(suite, &dir)?;
+    let whole = whole_report(suite, &dir, &state.done)?;
     if let Some(path) = &config.json {
         replace(path, &serde_json::to_vec(&whole)?)?;
     }
-    replace(&dir.join("table.md"), markdown::writes(&whole).as_bytes())?;
+    let tables = [markdown::writes(&whole), markdown::shards(&whole)];
+    replace(&dir.join("table.md"), tables.join("\n").as_bytes())?;
     print!("{}", summary(&whole));
     Ok(())
+}
+
+/// The cells with one of these parts in their names, or all.
+///
+/// # Errors
+/// A part is in no name.
+fn chosen(suite: &Suite, parts: &[String]) -> Result<Vec<(&'static str, &'static str)>> {
+    let has = |cell: &str, part: &String| cell.contains(part.as_str());
+    if let Some(part) = parts.iter().find(|part| !suite.cells.iter().any(|(cell, _)| has(cell, part))) {
+        let cells: Vec<&str> = suite.cells.iter().map(|(cell, _)| *cell).collect();
+        bail!(
+            "--only: no cell of '{}' has '{part}' in its name (there are {})",
+            suite.name,
+            cells.join(", ")
+        );
+    }
+    let is_chosen = |cell: &str| parts.is_empty() || parts.iter().any(|part| has(cell, part));
+    Ok(suite.cells.iter().copied().filter(|(cell, _)| is_chosen(cell)).collect())
 }
 
 fn run_cell(dir: &Path, cell: &str, line: &str, words: &[String]) -> Result<Report> {
     let mut config = cell_config(line, words)?;
     let Some(closed) = cell.strip_suffix(OPEN) else { return compare(&config) };
-    let rates = auto_rates(&load_report(dir, closed)?.runs);
+    let report = load_report(dir, closed).with_context(|| format!("its rates are those of {closed}"))?;
+    let rates = auto_rates(&report.runs);
     // Only the suite knows these rates; the flag alone would ask for a warm-up that finds them.
     config.rate = Rate::Auto;
     compare_at(&config, rates)
@@ -294,8 +323,8 @@ fn without_suite_flags(words: &[String]) -> Vec<String> {
         let name = word.trim_start_matches('-');
         let (name, has_value) = name.split_once('=').map_or((name, false), |(name, _)| (name, true));
         match name {
-            "out" | "json" if !has_value => drop(words.next()),
-            "out" | "json" | "restart" => {}
+            "out" | "json" | "only" if !has_value => drop(words.next()),
+            "out" | "json" | "only" | "restart" => {}
             _ => kept.push(word.clone()),
         }
     }
@@ -334,10 +363,10 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::rename(&partial, path).with_context(|| format!("{}", path.display()))
 }
 
-/// All cells as one report, the workloads named by cell.
-fn whole_report(suite: &Suite, dir: &Path) -> Result<Report> {
+/// All cells that are done as one report, the workloads named by cell.
+fn whole_report(suite: &Suite, dir: &Path, done: &[String]) -> Result<Report> {
     let mut whole = Report::default();
-    for (cell, _) in suite.cells {
+    for (cell, _) in suite.cells.iter().filter(|(cell, _)| done.iter().any(|name| name == cell)) {
         let mut report = load_report(dir, cell)?;
         let name = |workload: &mut String| *workload = format!("{cell}/{workload}");
         report.runs.iter_mut().chain(&mut report.aa_runs).for_each(|run| name(&mut run.workload));
@@ -428,6 +457,52 @@ mod tests {
     }
 
     #[test]
+    fn the_suite_of_shards_has_both_settings_of_each_cell_at_equal_totals() {
+        let config = |cell: &str| {
+            let found = shards::CELLS.iter().find(|(name, _)| *name == cell);
+            let line = found.unwrap_or_else(|| panic!("no cell {cell}")).1;
+            cell_config(line, &words("--engines null")).unwrap()
+        };
+        let of_setting = |setting: &str| {
+            let names = shards::CELLS.iter().filter_map(|(cell, _)| cell.strip_prefix(setting));
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(of_setting("paper-"), of_setting("default-"));
+        assert!(of_setting("paper-").len() >= 14 && of_setting("clues-").len() >= 2);
+        for cell in of_setting("paper-") {
+            let (paper, default) = (config(&format!("paper-{cell}")), config(&format!("default-{cell}")));
+            assert_eq!(
+                (&paper.benchmarks, paper.num, paper.value_size),
+                (&default.benchmarks, default.num, default.value_size)
+            );
+            let own = &paper.engine;
+            assert!(own.disable_wal && own.cache_size == 0 && !default.engine.disable_wal, "{cell}");
+            assert_eq!(own.level0_slowdown_writes_trigger, own.level0_stop_writes_trigger, "{cell}");
+            assert_eq!(default.engine.write_buffer_size, 64 << 20, "{cell}");
+        }
+        let scans = ["scan-128", "scan-1k", "scan-16k"].map(|cell| config(&format!("paper-{cell}")));
+        assert_eq!(scans.each_ref().map(|scan| scan.seek_nexts + 1), [128, 1024, 16384]);
+        assert!(scans.iter().all(|scan| scan.threads == 1));
+        assert!(shards::CELLS.iter().all(|(_, line)| line.contains("dialsm")));
+    }
+
+    #[test]
+    fn only_the_cells_that_are_named_in_part_are_run() {
+        let suite = find("shards").unwrap();
+        let names = |parts: &str| {
+            let parts: Vec<String> = parts.split_whitespace().map(str::to_owned).collect();
+            chosen(suite, &parts).map(|cells| cells.into_iter().map(|(cell, _)| cell).collect::<Vec<_>>())
+        };
+        assert_eq!(names("").unwrap().len(), suite.cells.len());
+        assert_eq!(
+            names("paper-scan default-ycsb").unwrap(),
+            ["paper-scan-128", "paper-scan-1k", "paper-scan-16k", "default-ycsb"]
+        );
+        let error = names("ycsb nothing").unwrap_err().to_string();
+        assert!(error.contains("'nothing'") && error.contains("clues-rollback"), "{error}");
+    }
+
+    #[test]
     fn an_open_cell_takes_its_rate_from_the_closed_one() {
         let dir = TempDir::new().unwrap();
         let run = crate::result::Run {
@@ -460,7 +535,7 @@ mod tests {
 
     #[test]
     fn words_about_the_suite_itself_do_not_reach_the_cells() {
-        let kept = without_suite_flags(&words("--out x --json=y --restart --rounds 2 --json z"));
+        let kept = without_suite_flags(&words("--out x --json=y --restart --only fill --rounds 2 --json z"));
         assert_eq!(kept, ["--rounds", "2"]);
     }
 }

@@ -199,6 +199,12 @@ fn a_suite_resumes_where_it_stopped() {
     let names: Vec<&str> =
         all["runs"].as_array().unwrap().iter().map(|run| run["workload"].as_str().unwrap()).collect();
     assert!(names.contains(&"write/fillseq") && names.contains(&"ycsb/ycsbf"), "{names:?}");
+    assert!(!Path::new(&out).join("table.md.part").exists());
+    let part = scratch.file("part");
+    let only = bench(&[&words[..8], &["--out", &part, "--only", "mix,write"]].concat());
+    assert_done(&only);
+    assert!(Path::new(&part).join("mixed.json").exists() && !Path::new(&part).join("ycsb.json").exists());
+    assert!(std::fs::read_to_string(Path::new(&part).join("table.md")).unwrap().contains("mixed/"));
     // As if it had been stopped before its last cell.
     let state_file = Path::new(&out).join("state.json");
     let state = std::fs::read_to_string(&state_file).unwrap();

@@ -53,6 +53,7 @@ pub(crate) const NAMES: &[&str] = &[
     "dialsm.limiter-window-bytes",
     "dialsm.handoff",
     "dialsm.asynchronous-io",
+    "dialsm.clues",
 ];
 
 /// The trees that are asked, with the views they have now.
@@ -160,6 +161,7 @@ fn of_database(engine: &Engine, name: &str) -> Option<u64> {
     Some(match name {
         "dialsm.num-snapshots" => engine.snapshots.summary().0 as u64,
         "dialsm.oldest-snapshot" => engine.snapshots.summary().1.unwrap_or(0),
+        "dialsm.clues" => engine.clues().0,
         "dialsm.log-bytes" => engine.log.size().0,
         "dialsm.log-segments" => engine.log.size().1 as u64,
         "dialsm.block-cache-usage" => engine.blocks.usage(),

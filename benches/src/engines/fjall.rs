@@ -2,7 +2,8 @@
 //!
 //! It has no slowdown and stop triggers of its own to set, keeps at most 4 sealed memtables, and
 //! always writes its journal; the flags that say otherwise are refused or, where they only name a
-//! limit it does not have, left out of its options line.
+//! limit it does not have, left out of its options line. `fjall:journal=always` runs it in spite of
+//! `--disable_wal`, and says in the engine's own name that it wrote one.
 
 use crate::config::{Compression, EngineOptions};
 use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, WriteOpts};
@@ -20,16 +21,28 @@ use std::sync::Arc;
 struct Fjall {
     db: Database,
     keyspace: Keyspace,
+    /// Whether writes that ask for no log get one, rather than an error.
+    journals_all: bool,
     text: String,
 }
 
+/// Whether the one option has the one value.
+pub(super) fn check(own: &[(&str, &str)]) -> Result<()> {
+    match own.iter().find(|setting| **setting != ("journal", "always")) {
+        Some((name, value)) => bail!("fjall takes journal=always and no other option, as {name}={value}"),
+        None => Ok(()),
+    }
+}
+
 /// Opens a database.
-pub(super) fn open(dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
+pub(super) fn open(dir: &Path, options: &EngineOptions, own: &[(&str, &str)]) -> Result<Box<dyn KvEngine>> {
     const KEYSPACE: &str = "default";
+    check(own)?;
+    let journals_all = !own.is_empty();
     if options.own_defaults {
         let db = Database::builder(dir).open()?;
         let keyspace = db.keyspace(KEYSPACE, KeyspaceCreateOptions::default)?;
-        return Ok(Box::new(Fjall { db, keyspace, text: "its own defaults".into() }));
+        return Ok(Box::new(Fjall { db, keyspace, journals_all, text: "its own defaults".into() }));
     }
     let compression = match options.compression_type {
         Compression::None => CompressionType::None,
@@ -68,37 +81,37 @@ pub(super) fn open(dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngi
          cache_size={} block_size={block_bytes} bloom_bits={} compression={compression:?}",
         options.write_buffer_size, options.target_file_size_base, options.cache_size, options.bloom_bits
     );
-    Ok(Box::new(Fjall { db, keyspace, text }))
+    Ok(Box::new(Fjall { db, keyspace, journals_all, text }))
 }
 
 impl Fjall {
     fn after_write(&self, opts: WriteOpts) -> Result<()> {
         if opts.sync { Ok(self.db.persist(PersistMode::SyncData)?) } else { Ok(()) }
     }
-}
 
-fn refuse_without_log(opts: WriteOpts) -> Result<()> {
-    if opts.disable_wal {
-        bail!("fjall cannot write without its journal");
+    fn refuse_without_log(&self, opts: WriteOpts) -> Result<()> {
+        if opts.disable_wal && !self.journals_all {
+            bail!("fjall cannot write without its journal ('fjall:journal=always' lets it)");
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 impl KvEngine for Fjall {
     fn put(&self, key: &[u8], value: &[u8], opts: WriteOpts) -> Result<()> {
-        refuse_without_log(opts)?;
+        self.refuse_without_log(opts)?;
         self.keyspace.insert(key, value)?;
         self.after_write(opts)
     }
 
     fn delete(&self, key: &[u8], opts: WriteOpts) -> Result<()> {
-        refuse_without_log(opts)?;
+        self.refuse_without_log(opts)?;
         self.keyspace.remove(key)?;
         self.after_write(opts)
     }
 
     fn write_batch(&self, entries: &[BatchEntry<'_>], opts: WriteOpts) -> Result<()> {
-        refuse_without_log(opts)?;
+        self.refuse_without_log(opts)?;
         let mut batch = self.db.batch();
         for entry in entries {
             match entry.value {

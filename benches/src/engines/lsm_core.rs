@@ -1,29 +1,81 @@
-//! The engine of this project: one tree.
+//! The engines of this project: one tree (`lsm-core`), and a database of shards (`dialsm`).
+//!
+//! Both are the same handle, opened with a router or without, so one adapter serves them. What
+//! `share`s the settings out over the shards is the engine: the same numbers mean equal totals.
 
 use crate::config::{Compression, EngineOptions};
 use crate::engine::{
-    Background, BatchEntry, EngineStats, KvCursor, KvEngine, Pending, StallCause, WriteOpts, keyspace_name,
+    Background, BatchEntry, EngineStats, KvCursor, KvEngine, Pending, Routing, StallCause, WriteOpts,
+    keyspace_name,
 };
 use anyhow::{Result, bail};
-use dialsm_core::{Db, DbIterator, Options, ReadOptions, WriteBatch, WriteOptions, options};
+use dialsm::router::HashRouter;
+use dialsm_core::routing::Router as _;
+use dialsm_core::{Db, DbIterator, Options, ReadContext, ReadOptions, WriteBatch, WriteOptions, options};
 use dialsm_io::OsEnv;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Tree,
+    Shards,
+}
 
 struct LsmCore {
+    kind: Kind,
     db: Db,
     read: ReadOptions,
+    /// Whether each write leaves the log out by itself, as the database has one.
+    disables_log: bool,
+    clue_hops: AtomicU64,
     text: String,
 }
 
 /// Opens a database.
-pub(super) fn open(dir: &Path, options: &EngineOptions, own: &[(&str, &str)]) -> Result<Box<dyn KvEngine>> {
+pub(super) fn open(
+    kind: Kind,
+    dir: &Path,
+    run: &EngineOptions,
+    own: &[(&str, &str)],
+) -> Result<Box<dyn KvEngine>> {
     // Not `for_machine`: an application that sets nothing does not call it either.
-    let mut options = if options.own_defaults { Options::default() } else { settings(options)? };
+    let mut options = if run.own_defaults { Options::default() } else { settings(run)? };
+    options.log = !run.disable_wal;
+    if kind == Kind::Shards {
+        options.shards = run.shards as usize;
+    }
     own.iter().try_for_each(|(name, value)| options.set(name, value))?;
+    // Whoever names the engine with a log all the same has writes without in a database with one: there, none
+    // of them is redirected.
+    let disables_log = run.disable_wal && options.log;
+    let text = text(kind, &options);
+    let db = match kind {
+        Kind::Tree => Db::open(OsEnv::new(), dir, options)?,
+        Kind::Shards => (*dialsm::Db::open(dir, options)?).clone(),
+    };
+    Ok(Box::new(LsmCore {
+        kind,
+        db,
+        read: ReadOptions::default(),
+        disables_log,
+        clue_hops: AtomicU64::new(0),
+        text,
+    }))
+}
+
+/// All options in one line, and how many shards 0 stands for.
+fn text(kind: Kind, options: &Options) -> String {
     let text = options.to_text().lines().collect::<Vec<_>>().join(" ");
-    let db = Db::open(OsEnv::new(), dir, options)?;
-    Ok(Box::new(LsmCore { db, read: ReadOptions::default(), text }))
+    match kind {
+        Kind::Shards if options.shards == 0 => {
+            let shards = HashRouter.shards_by_default(options.background_jobs_max);
+            format!("{text} (a new database gets {} shards)", shards)
+        }
+        _ => text,
+    }
 }
 
 /// Whether there are options of these names that can have these values.
@@ -61,11 +113,26 @@ fn settings(options: &EngineOptions) -> Result<Options> {
     })
 }
 
-fn write_options(opts: WriteOpts) -> WriteOptions {
-    WriteOptions { sync: opts.sync, disable_log: opts.disable_wal, ..WriteOptions::default() }
-}
-
 impl LsmCore {
+    fn write_options(&self, opts: WriteOpts) -> WriteOptions {
+        let disable_log = opts.disable_wal && self.disables_log;
+        WriteOptions { sync: opts.sync, disable_log, ..WriteOptions::default() }
+    }
+
+    fn routing(&self) -> Routing {
+        let counters = self.db.metrics().counters;
+        Routing {
+            redirects: counters.redirects,
+            redirected_bytes: counters.redirected_bytes,
+            clue_hops: self.clue_hops.load(Ordering::Relaxed),
+            clues_dropped: counters.clues_dropped,
+            clues_rolled_back: counters.clues_rolled_back,
+            redirected_dropped: counters.redirected_dropped,
+            rollbacks: counters.rollbacks,
+            rollback_aborts: counters.rollback_aborts,
+        }
+    }
+
     fn number(&self, name: &str) -> u64 {
         self.db.property(name).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
@@ -99,11 +166,11 @@ impl LsmCore {
 
 impl KvEngine for LsmCore {
     fn put(&self, key: &[u8], value: &[u8], opts: WriteOpts) -> Result<()> {
-        Ok(self.db.put(&write_options(opts), key, value)?)
+        Ok(self.db.put(&self.write_options(opts), key, value)?)
     }
 
     fn delete(&self, key: &[u8], opts: WriteOpts) -> Result<()> {
-        Ok(self.db.delete(&write_options(opts), key)?)
+        Ok(self.db.delete(&self.write_options(opts), key)?)
     }
 
     fn write_batch(&self, entries: &[BatchEntry<'_>], opts: WriteOpts) -> Result<()> {
@@ -114,7 +181,7 @@ impl KvEngine for LsmCore {
                 None => batch.delete(entry.key)?,
             }
         }
-        Ok(self.db.write(&write_options(opts), batch)?)
+        Ok(self.db.write(&self.write_options(opts), batch)?)
     }
 
     fn create_keyspaces(&self, count: u32) -> Result<()> {
@@ -130,7 +197,12 @@ impl KvEngine for LsmCore {
     }
 
     fn get(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get(&self.read, key)?;
+        // What `get` does, too, without telling.
+        let mut context = ReadContext::default();
+        let value = self.db.get_with_context(&self.read, key, &mut context)?;
+        if context.clue_hops > 0 {
+            self.clue_hops.fetch_add(u64::from(context.clue_hops), Ordering::Relaxed);
+        }
         if let Some(value) = &value {
             sink(value);
         }
@@ -171,10 +243,15 @@ impl KvEngine for LsmCore {
             stall_count: Some(report.all.count),
             stall_seconds: Some(report.all.total_ns as f64 / 1e9),
             by_cause: by_cause.collect(),
-            redirected: Some(0),
+            redirected: Some(self.db.metrics().counters.redirects),
+            routing: (self.kind == Kind::Shards).then(|| self.routing()),
             background: self.background(),
             counters: self.counters(),
         })
+    }
+
+    fn clues(&self) -> Option<u64> {
+        (self.kind == Kind::Shards).then(|| self.number("dialsm.clues"))
     }
 
     fn options_text(&self) -> String {

@@ -13,10 +13,12 @@ mod spec;
 use crate::config::EngineOptions;
 use crate::engine::KvEngine;
 use anyhow::{Result, bail};
+use lsm_core::Kind;
 use spec::Spec;
 use std::path::Path;
 
 const BUILT: &[&str] = &[
+    "dialsm",
     "lsm-core",
     "null",
     "rocksdb",
@@ -39,7 +41,9 @@ pub(crate) fn check(word: &str) -> Result<()> {
         bail!("unknown engine '{}' (this build has {})", spec.engine, built().join(", "));
     }
     match spec.engine {
-        "lsm-core" => lsm_core::check(&spec.settings),
+        "dialsm" | "lsm-core" => lsm_core::check(&spec.settings),
+        #[cfg(feature = "fjall")]
+        "fjall" => fjall::check(&spec.settings),
         // Its library reads them, when it opens.
         "rocksdb" => Ok(()),
         _ => spec.refuse_settings(),
@@ -80,11 +84,12 @@ pub(crate) fn open_with_keyspaces(
 pub(crate) fn open(word: &str, dir: &Path, options: &EngineOptions) -> Result<Box<dyn KvEngine>> {
     let spec = Spec::parse(word)?;
     match spec.engine {
-        "lsm-core" => lsm_core::open(dir, options, &spec.settings),
+        "dialsm" => lsm_core::open(Kind::Shards, dir, options, &spec.settings),
+        "lsm-core" => lsm_core::open(Kind::Tree, dir, options, &spec.settings),
         "null" => Ok(Box::new(null::NullEngine)),
         "rocksdb" => rocksdb::open(dir, options, &spec.settings, 0),
         #[cfg(feature = "fjall")]
-        "fjall" => fjall::open(dir, options),
+        "fjall" => fjall::open(dir, options, &spec.settings),
         other => bail!("engine '{other}' is not in this build"),
     }
 }
@@ -92,7 +97,7 @@ pub(crate) fn open(word: &str, dir: &Path, options: &EngineOptions) -> Result<Bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{BatchEntry, WriteOpts};
+    use crate::engine::{BatchEntry, Routing, WriteOpts};
     use crate::generate::{KeyBuf, Rng};
     use crate::tempdir::TempDir;
     use std::collections::BTreeMap;
@@ -221,6 +226,8 @@ mod tests {
         for (word, shown) in [
             ("lsm-core:deferred_sync=false", "deferred_sync = false"),
             ("lsm-core:write_buffer_bytes=2M", "write_buffer_bytes = 2M"),
+            ("dialsm:shards=2:redirect=false", "redirect = false"),
+            ("dialsm:clue_capping=false", "clue_capping = false"),
             ("rocksdb:write_buffer_size=2097152", "write_buffer_size=2097152"),
         ] {
             if !usable.contains(&word.split(':').next().unwrap()) {
@@ -246,6 +253,87 @@ mod tests {
         if usable.contains(&"rocksdb") {
             assert!(probe("rocksdb:no_such_option=1", &small()).is_err());
         }
+    }
+
+    #[test]
+    fn shards_are_the_runs_unless_the_engine_is_named_with_its_own() {
+        for (word, shown) in [("dialsm", "shards = 3 "), ("dialsm:shards=2", "shards = 2 ")] {
+            let dir = TempDir::new().unwrap();
+            let options = EngineOptions { shards: 3, disable_wal: true, ..small() };
+            let engine = open(word, &dir.path().join("db"), &options).unwrap();
+            let text = engine.options_text();
+            assert!(text.contains(shown) && text.contains("log = false"), "{word}: {text}");
+            assert_eq!(
+                (engine.clues(), engine.stats().unwrap().routing),
+                (Some(0), Some(Routing::default()))
+            );
+            engine.close().unwrap();
+            // What the database was created with stays, and another number is refused.
+            assert!(open("dialsm:shards=5", &dir.path().join("db"), &options).is_err());
+        }
+        let dir = TempDir::new().unwrap();
+        let engine = open("lsm-core", dir.path(), &small()).unwrap();
+        assert_eq!((engine.clues(), engine.stats().unwrap().routing), (None, None));
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn redirected_writes_are_counted_until_they_are_rolled_back() {
+        redirected_writes_are_counted(false);
+    }
+
+    #[test]
+    fn without_a_log_writes_are_redirected_too() {
+        redirected_writes_are_counted(true);
+    }
+
+    /// Memtables of 32 values each are full sooner than a table is written, so that writes are redirected.
+    fn redirected_writes_are_counted(disable_wal: bool) {
+        const KEYS: u64 = 20_000;
+        let dir = TempDir::new().unwrap();
+        let options = EngineOptions { write_buffer_size: 256 << 10, disable_wal, ..small() };
+        let opts = WriteOpts { sync: false, disable_wal };
+        let engine = open("dialsm:shards=4:rollback=false", &dir.path().join("db"), &options).unwrap();
+        let (value, mut key) = ([7; 2_000], KeyBuf::new(12));
+        for number in 0..KEYS {
+            engine.put(key.set(number), &value, opts).unwrap();
+        }
+        let (routing, clues) = (engine.stats().unwrap().routing.unwrap(), engine.clues().unwrap());
+        assert!(routing.redirects > 100 && clues > 0, "{routing:?}, {clues}");
+        assert_eq!(routing.redirected_bytes, routing.redirects * (12 + 2_000));
+        assert_eq!(engine.stats().unwrap().redirected, Some(routing.redirects));
+        assert_eq!(clues, routing.redirects, "each left a clue, and nothing has removed one");
+        let found = (0..KEYS).filter(|&number| get(engine.as_ref(), key.set(number)).is_some()).count();
+        assert_eq!(found as u64, KEYS);
+        let hops = engine.stats().unwrap().routing.unwrap().clue_hops;
+        assert_eq!(hops, clues, "each key is read once, and each clue is one key's");
+        engine.flush().unwrap();
+        engine.settle(Duration::from_secs(60)).unwrap();
+        engine.close().unwrap();
+
+        let engine = open("dialsm", &dir.path().join("db"), &options).unwrap();
+        engine.flush().unwrap();
+        engine.settle(Duration::from_secs(60)).unwrap();
+        let routing = engine.stats().unwrap().routing.unwrap();
+        assert_eq!(engine.clues(), Some(0));
+        assert_eq!((routing.clues_rolled_back, routing.redirects), (clues, 0), "{routing:?}");
+        assert!(routing.rollbacks > 0 && routing.redirected_dropped > 0, "{routing:?}");
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn without_a_log_fjall_has_to_be_told_to_keep_its_own() {
+        if !BUILT.contains(&"fjall") {
+            return;
+        }
+        let (opts, dir) = (WriteOpts { sync: false, disable_wal: true }, TempDir::new().unwrap());
+        for (word, writes) in [("fjall", false), ("fjall:journal=always", true)] {
+            check(word).unwrap();
+            let engine = open(word, &dir.path().join(word), &small()).unwrap();
+            assert_eq!(engine.put(b"key", b"value", opts).is_ok(), writes, "{word}");
+            engine.close().unwrap();
+        }
+        assert!(check("fjall:journal=never").is_err() && check("fjall:shards=2").is_err());
     }
 
     #[test]
