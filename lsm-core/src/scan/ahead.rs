@@ -95,7 +95,8 @@ impl Lanes {
     ) -> Arc<Lanes> {
         let Helpers { env, workers, bytes_max } = helpers;
         let changed = env.event();
-        let block_bytes_max = bytes_max / (producers.len() * (READY_MAX + 2)).max(1);
+        // However little is allowed, a block has an entry.
+        let block_bytes_max = (bytes_max / (producers.len() * (READY_MAX + 2)).max(1)).max(1);
         let lane = |producer| {
             Mutex::new(Lane {
                 producer: Some(Box::new(producer)),
