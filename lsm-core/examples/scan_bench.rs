@@ -27,9 +27,22 @@ fn env(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// Processor time of the calling thread, and of all threads, in nanoseconds: a busy machine tells more by these
+/// than by the time that passed.
+fn processor_ns() -> (u64, u64) {
+    let read = |path: &std::path::Path| {
+        let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+        text.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").expect("a list of threads");
+    let all = tasks.flatten().map(|task| read(&task.path())).sum();
+    (read(std::path::Path::new("/proc/thread-self")), all)
+}
+
 fn fill(db: &Db, keys: u64, value_bytes: usize) {
-    let noise: Vec<u8> =
-        (0..value_bytes as u64 + (1 << 20)).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect();
+    let noise: Vec<u8> = (0..value_bytes as u64 + (1 << 20))
+        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8)
+        .collect();
     // In an order that is no order.
     for i in 0..keys {
         let n = (i * 7_919_933) % keys;
@@ -58,7 +71,7 @@ fn main() {
     let read = ReadOptions { readahead_bytes: env("READAHEAD").unwrap_or(0), ..ReadOptions::default() };
     let (mut seen, mut bytes, mut x) = (0u64, 0u64, 0x1234_5678_9abc_def1_u64);
     let mut batch = ScanBatch::new();
-    let started = Instant::now();
+    let (started, before) = (Instant::now(), processor_ns());
     for _ in 0..rounds {
         x ^= x << 13;
         x ^= x >> 7;
@@ -82,12 +95,15 @@ fn main() {
             }
         }
     }
-    let ns = started.elapsed().as_nanos() as f64;
+    let (ns, after) = (started.elapsed().as_nanos() as f64, processor_ns());
+    let each = |ns: f64| ns / seen as f64;
     println!(
-        "{what} x {entries}, {} threads: {:.0} ns an entry, {:.2} us a scan, {:.0} MB/s",
+        "{what} x {entries}, {} threads: {:.0} ns an entry, {:.2} us a scan, {:.0} MB/s; processor ns an entry: {:.0} here, {:.0} in all",
         args[5],
-        ns / seen as f64,
+        each(ns),
         ns / 1e3 / rounds as f64,
-        bytes as f64 * 1e3 / ns
+        bytes as f64 * 1e3 / ns,
+        each((after.0 - before.0) as f64),
+        each((after.1 - before.1) as f64),
     );
 }

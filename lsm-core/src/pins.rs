@@ -121,7 +121,8 @@ fn add_held(
     let current = pinned.space.view_full();
     for tree in &pinned.space.trees {
         let (held, live) = (pinned.view.of(tree), current.of(tree));
-        let mut needed: BTreeSet<u64> = live.version.all_tables().map(|(_, table)| table.number().0).collect();
+        let mut needed: BTreeSet<u64> =
+            live.version.all_tables().map(|(_, table)| table.number().0).collect();
         if !tree.is_dropped() {
             let durable = tree.lock().durable.clone();
             needed.extend(durable.all_tables().map(|(_, table)| table.number().0));

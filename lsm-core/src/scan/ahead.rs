@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dialsm_io::{Env, Event};
 use dialsm_io::env::Nanos;
+use dialsm_io::{Env, Event};
 use parking_lot::Mutex;
 
 use crate::key::Comparator;
@@ -88,11 +88,7 @@ enum Found {
 
 impl Lanes {
     /// Lanes for the producers.
-    pub(crate) fn new(
-        helpers: Helpers,
-        comparator: Comparator,
-        producers: Vec<Producer>,
-    ) -> Arc<Lanes> {
+    pub(crate) fn new(helpers: Helpers, comparator: Comparator, producers: Vec<Producer>) -> Arc<Lanes> {
         let Helpers { env, workers, bytes_max } = helpers;
         let changed = env.event();
         // However little is allowed, a block has an entry.
@@ -109,7 +105,15 @@ impl Lanes {
             })
         };
         let lanes = producers.into_iter().map(lane).collect();
-        Arc::new(Lanes { comparator, lanes, changed, halted: AtomicBool::new(false), env, block_bytes_max, workers })
+        Arc::new(Lanes {
+            comparator,
+            lanes,
+            changed,
+            halted: AtomicBool::new(false),
+            env,
+            block_bytes_max,
+            workers,
+        })
     }
 
     /// Asks a worker to pack ahead in lane `at`, if there is room and none has been asked.

@@ -9,18 +9,26 @@
 //! part. It turns to threads where it stands, between two entries, and only after it has delivered so many
 //! bytes that it counts as long: a short one never pays for them.
 //!
+//! It also reads its tables ahead, from some blocks in order on, where an iterator reads block by block until it is
+//! told: that alone takes a third to a half off its processor time where blocks are in no cache.
+//!
+//! Threads are off by default. Measured on two cores with 1 KB values, four shards and the files in the page cache,
+//! they take a fifth off what the caller's thread does and double what all threads do together: they are for callers
+//! with processors to spare.
+//!
 //! Absent on purpose: going backward ahead. Such scans come in batches, too, but from the caller's thread.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use crate::Result;
+use crate::callback::Watch;
 use crate::db::Reading;
 use crate::iterator::DbIterator;
 use crate::key::Comparator;
 use crate::options::ReadOptions;
 use crate::space::Space;
-use crate::table::ReadStats;
-use crate::Result;
+use crate::table::{READAHEAD_BYTES, ReadStats};
 
 pub(crate) mod ahead;
 mod batch;
@@ -96,11 +104,17 @@ impl Scan {
         options: &ScanOptions,
     ) -> Result<Scan> {
         let order = &space.comparator;
+        let watch = Watch::begin(order);
         let bounded = ReadOptions {
             lower_bound: tighter(order, &read.lower_bound, &options.start, Ordering::Greater),
             upper_bound: tighter(order, &read.upper_bound, &options.end, Ordering::Less),
+            readahead_bytes: match read.readahead_bytes {
+                0 => READAHEAD_BYTES as u64,
+                told => told,
+            },
             ..read.clone()
         };
+        watch.check()?;
         let iter = DbIterator::new(reading, space, &bounded)?;
         Ok(Scan { iter, options: options.clone(), stage: Stage::New, entries: 0, bytes: 0 })
     }

@@ -52,7 +52,16 @@ impl Producer {
     ) -> Producer {
         let (hiding, target) = (None, Vec::new());
         let is_over = !source.valid();
-        Producer { source, comparator, snapshot, upper: upper.map(Box::from), hiding, run: 0, target, is_over }
+        Producer {
+            source,
+            comparator,
+            snapshot,
+            upper: upper.map(Box::from),
+            hiding,
+            run: 0,
+            target,
+            is_over,
+        }
     }
 
     pub(crate) fn source(&self) -> &TreeScan {
@@ -68,7 +77,12 @@ impl Producer {
     ///
     /// # Errors
     /// Those of the files below; `Callback` if the user's comparator panicked. Not to be called again then.
-    pub(crate) fn fill(&mut self, block: &mut ScanBatch, bytes_max: usize, is_halted: &AtomicBool) -> Result<()> {
+    pub(crate) fn fill(
+        &mut self,
+        block: &mut ScanBatch,
+        bytes_max: usize,
+        is_halted: &AtomicBool,
+    ) -> Result<()> {
         block.clear();
         let watch = Watch::begin(&self.comparator);
         // Whether the last entry packed hides its older versions; spares a copy of each key.
@@ -81,7 +95,8 @@ impl Producer {
             steps += 1;
             let internal = self.source.key();
             let (user, seqno, kind) = (user_key(internal), seqno_of(internal), kind_byte_of(internal));
-            let hiding = if last_hides { Some(user_key(block.key(block.len() - 1))) } else { self.hiding.as_deref() };
+            let hiding =
+                if last_hides { Some(user_key(block.key(block.len() - 1))) } else { self.hiding.as_deref() };
             let is_hidden = hiding.is_some_and(|key| self.comparator.compare(user, key).is_eq())
                 && kind != Kind::RedirectedValue as u8
                 && kind != Kind::RedirectedOperand as u8;

@@ -36,7 +36,12 @@ fn a_short_scan_starts_no_thread() {
         for scan in [
             ScanOptions { entries_max: 500, ..ScanOptions::default() },
             // Long enough by what it has given, but about to end.
-            ScanOptions { entries_max: 250, long_bytes: 40_000, batch_bytes: 20_000, ..ScanOptions::default() },
+            ScanOptions {
+                entries_max: 250,
+                long_bytes: 40_000,
+                batch_bytes: 20_000,
+                ..ScanOptions::default()
+            },
             ScanOptions { long_bytes: u64::MAX, ..eager() },
             ScanOptions { backward: true, ..eager() },
         ] {
@@ -108,7 +113,8 @@ fn a_scan_given_up_is_left_by_its_threads() {
             }
             ahead += u64::from(scan.is_ahead());
             drop(scan);
-            let calls = || sim.sim_fs().trace().iter().filter(|call| format!("{call:?}").contains("Read")).count();
+            let calls =
+                || sim.sim_fs().trace().iter().filter(|call| format!("{call:?}").contains("Read")).count();
             sim.sim_fs().set_tracing(true);
             for _ in 0..100 {
                 env.yield_now();

@@ -225,7 +225,8 @@ fn expected(model: &Model, read: &ReadOptions, scan: &ScanOptions) -> Rows {
     if from.zip(to).is_some_and(|(from, to)| from >= to) {
         return Rows::new();
     }
-    let range = (from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded));
+    let range =
+        (from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded));
     let rows = model.range::<Vec<u8>, _>(range).map(|(key, value)| (key.clone(), value.clone()));
     let most = if scan.entries_max == 0 { usize::MAX } else { scan.entries_max as usize };
     if scan.backward { rows.rev().take(most).collect() } else { rows.take(most).collect() }
