@@ -138,7 +138,8 @@ fn a_failing_read_never_looks_like_the_end() {
         let env: Arc<dyn Env> = sim.clone();
         sim.run(|| {
             let db = filled(&env, 4, 2, 600);
-            let read = ReadOptions { fill_cache: false, ..ReadOptions::default() };
+            // Little at a time, so that many reads can fail.
+            let read = ReadOptions { fill_cache: false, readahead_bytes: 600, ..ReadOptions::default() };
             let all = iterated(&db, &read, false);
             db.set_options(&[("block_cache_bytes", "0")]).expect("no cache");
             faults.add(Rule::nth(OpKind::Read, 1 + nth * 2, Fault::Errno(5)));
