@@ -23,6 +23,7 @@ use crate::options::{
 };
 use crate::read::get::{self, ReadContext};
 use crate::read::multi_get;
+use crate::scan::{Scan, ScanOptions};
 use crate::snapshot::Snapshot;
 use crate::space::Space;
 use crate::verify::VerifyReport;
@@ -365,6 +366,23 @@ impl Db {
             self.check_snapshot(snapshot)?;
         }
         DbIterator::new(reading, space, options)
+    }
+
+    /// A range of keys in batches, in order, as they are now or at the options' snapshot: for reading much at
+    /// once. Where a scan is long, other threads may read ahead for it: see [`ScanOptions`].
+    ///
+    /// # Errors
+    /// As [`Db::iter`].
+    pub fn scan(&self, options: &ReadOptions, scan: &ScanOptions) -> Result<Scan> {
+        self.scan_from(&self.engine().space, options, scan)
+    }
+
+    fn scan_from(&self, space: &Arc<Space>, options: &ReadOptions, scan: &ScanOptions) -> Result<Scan> {
+        let reading = Reading::begin(&self.handle)?;
+        if let Some(snapshot) = &options.snapshot {
+            self.check_snapshot(snapshot)?;
+        }
+        Scan::new(reading, space, options, scan)
     }
 
     /// A handle on what is visible now, in all keyspaces; see [`Snapshot`].

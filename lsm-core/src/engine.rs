@@ -17,6 +17,8 @@ use crate::keyspace::{self, Keyspaces};
 use crate::metrics::{Counter, Metrics};
 use crate::obsolete::Graveyard;
 use crate::options::live::LiveOptions;
+use crate::pins::Pins;
+use crate::scan::workers::ScanWorkers;
 use crate::snapshot::SnapshotList;
 use crate::space::Space;
 use crate::table::{ReadStats, TableReader};
@@ -66,6 +68,10 @@ pub(crate) struct Engine {
     pub(crate) scheduler: Scheduler,
     pub(crate) handoff: Handoff,
     pub(crate) snapshots: Arc<SnapshotList>,
+    /// Open iterators.
+    pub(crate) pins: Pins,
+    /// Read ahead for long scans.
+    pub(crate) scan_workers: Arc<ScanWorkers>,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) tables: TableCache,
     pub(crate) graveyard: Arc<Graveyard>,

@@ -9,6 +9,7 @@ use crate::db::Reading;
 use crate::engine::Engine;
 use crate::metrics::Counter;
 use crate::options::ReadOptions;
+use crate::pins::Pin;
 use crate::prefix::Scope;
 use crate::range_del::scan::ScanCover;
 use crate::read::db_iter::{DbIter, IterStats, VoidTest};
@@ -17,6 +18,8 @@ use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
 use crate::read::scan_source::{ScanSource, TreeScan};
 use crate::routing::decode_clue;
+use crate::scan::ahead::{Ahead, Helpers};
+use crate::scan::producer::Producer;
 use crate::space::{Space, SpaceView};
 use crate::table::{Fetcher, IterSpec, ReadSpec, ReadStats};
 use crate::tree::{Tree, TreeView};
@@ -32,6 +35,7 @@ use crate::{Error, Result, Slice};
 pub struct DbIterator {
     inner: DbIter<ScanSource>,
     reading: Reading,
+    pin: Pin,
     /// Keeps memtables and tables; what the children point into they also own.
     _view: Arc<SpaceView>,
     deadline: Option<Nanos>,
@@ -65,7 +69,8 @@ impl DbIterator {
             Some(only) if shards.is_empty() => ScanSource::Tree(only),
             last => {
                 shards.extend(last);
-                ScanSource::Shards(MergingIter::new(space.comparator.clone(), shards))
+                let merged = MergingIter::new(space.comparator.clone(), shards);
+                ScanSource::Shards(reading_together(engine, options, merged))
             }
         };
         let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
@@ -76,7 +81,8 @@ impl DbIterator {
             .with_scope(scope);
         // A table may have been left out for its bounds.
         watch.check()?;
-        Ok(DbIterator { inner, reading, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
+        let pin = engine.pins.add(space, &view, engine.env.now());
+        Ok(DbIterator { inner, reading, pin, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
     }
 
     fn count_seek(&mut self) -> Result<()> {
@@ -174,6 +180,31 @@ impl DbIterator {
         self.inner.value_slice()
     }
 
+    /// Lets other threads read ahead, forward, from where it stands; at most `bytes_max` bytes. Without any
+    /// that may, nothing changes. From then on it only goes forward.
+    ///
+    /// # Errors
+    /// As a move. Every further step gives it again.
+    pub(crate) fn read_ahead(&mut self, bytes_max: usize) -> Result<()> {
+        let engine = &self.reading.0.engine;
+        let threads = engine.options.load().scan_threads;
+        if threads == 0 || engine.scan_workers.start(engine.env.as_ref(), threads) == 0 {
+            return Ok(());
+        }
+        let helpers = Helpers { env: engine.env.clone(), workers: engine.scan_workers.clone(), bytes_max };
+        let deadline = self.deadline;
+        self.inner.exchange_source(|source, order, snapshot, upper| {
+            source.read_ahead(helpers, deadline, order, |tree| {
+                Producer::new(tree, order.clone(), snapshot, upper)
+            })
+        })
+    }
+
+    /// Whether other threads read ahead for it.
+    pub(crate) fn is_ahead(&self) -> bool {
+        matches!(self.inner.source(), ScanSource::Ahead(..))
+    }
+
     /// What passing over hidden entries has cost since the cursor was made.
     pub fn stats(&self) -> IterStats {
         let ranges = self.inner.source().range_stats();
@@ -248,18 +279,32 @@ fn tree_scan(
         // Its copy of a range tombstone may be all that a crash has left of it.
         cover = cover.sparing_redirected();
     }
-    let mut merged = MergingIter::new(tree.comparator.clone(), children).with_cover(cover);
-    if engine.options.load().batch_reads {
-        let spec = ReadSpec { fill_cache: spec.fill_cache, verify: spec.verify };
-        // A seek that has begun goes on past the deadline, as it does where it reads by itself.
-        merged = merged.reading_together(Fetcher { io: engine.io.clone(), spec, deadline: None });
+    let merged = MergingIter::new(tree.comparator.clone(), children).with_cover(cover);
+    Ok(reading_together(engine, options, merged))
+}
+
+/// The merge, reading together what its seeks need, if the options say so.
+fn reading_together<I: InternalIter>(
+    engine: &Engine,
+    options: &ReadOptions,
+    merged: MergingIter<I>,
+) -> MergingIter<I> {
+    if !engine.options.load().batch_reads {
+        return merged;
     }
-    Ok(merged)
+    let spec = ReadSpec { fill_cache: options.fill_cache, verify: options.verify_checksums };
+    // A seek that has begun goes on past the deadline, as it does where it reads by itself.
+    merged.reading_together(Fetcher { io: engine.io.clone(), spec, deadline: None })
 }
 
 impl Drop for DbIterator {
     fn drop(&mut self) {
         let engine = &self.reading.0.engine;
+        if let ScanSource::Ahead(shards, _) = self.inner.source() {
+            // One stands for all lanes.
+            shards.children().iter().take(1).for_each(Ahead::halt);
+        }
+        engine.pins.remove(self.pin);
         let stats = self.stats();
         let skips =
             stats.skipped_newer + stats.skipped_older + stats.skipped_tombstones + stats.skipped_covered;

@@ -26,7 +26,7 @@ pub const LEVELS: usize = 7;
 
 /// Copies of the counters; a power of two. 16 copies keep the threads of a small machine apart
 /// nearly always and cost about 10 KiB.
-const SHARDS: usize = 16;
+pub(crate) const SHARDS: usize = 16;
 
 /// Makes an enum of counters and the struct of their values from one list.
 macro_rules! counters {
@@ -241,7 +241,7 @@ impl Default for Metrics {
 /// numbers would be state shared by all databases of the process; an address needs none. Which
 /// shard it is decides nothing but the cost of adding.
 #[inline]
-fn shard_index() -> usize {
+pub(crate) fn shard_index() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
     let address = MARK.with(|mark| std::ptr::from_ref(mark).addr()) as u64;
     // Threads' stacks lie at distances with many low zero bits: multiplying moves the bits that

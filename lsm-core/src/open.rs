@@ -366,6 +366,8 @@ pub(crate) fn build(
         write_budget,
         commit: Commit::new(LogWriter::default(), found.last_seqno),
         log,
+        pins: crate::pins::Pins::new(),
+        scan_workers: crate::scan::workers::ScanWorkers::new(env.as_ref()),
         scheduler: Scheduler::new(env.as_ref()),
         handoff: Handoff::new(&env, &options)?,
         io,
@@ -441,6 +443,7 @@ pub(crate) fn stop(engine: &Engine) -> bool {
         ended.notify();
         engine.handoff.limiter.close();
         engine.scheduler.stop();
+        engine.scan_workers.stop();
         // Who leads after this sees that the database is closing.
         engine.commit.between_groups(engine, |_, _| ());
     }

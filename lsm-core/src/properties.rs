@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use crate::compaction::debt::pending_compaction_bytes;
 use crate::engine::Engine;
 use crate::metrics::StallCause;
+use crate::pins::PinReport;
 use crate::tree::{Tree, TreeView};
 use crate::version::LEVELS;
 use crate::write::stall::{Admission, StallReport};
@@ -33,6 +34,13 @@ pub(crate) const NAMES: &[&str] = &[
     "dialsm.is-write-delayed",
     "dialsm.num-snapshots",
     "dialsm.oldest-snapshot",
+    "dialsm.iterators",
+    "dialsm.oldest-iterator-ms",
+    "dialsm.pinned-views",
+    "dialsm.pinned-tables",
+    "dialsm.pinned-bytes",
+    "dialsm.pinned-memtables",
+    "dialsm.pinned-memtable-bytes",
     "dialsm.log-bytes",
     "dialsm.log-segments",
     "dialsm.block-cache-usage",
@@ -162,6 +170,13 @@ fn of_database(engine: &Engine, name: &str) -> Option<u64> {
         "dialsm.num-snapshots" => engine.snapshots.summary().0 as u64,
         "dialsm.oldest-snapshot" => engine.snapshots.summary().1.unwrap_or(0),
         "dialsm.clues" => engine.clues().0,
+        "dialsm.iterators" => pins(engine).iterators,
+        "dialsm.oldest-iterator-ms" => pins(engine).oldest_ns / 1_000_000,
+        "dialsm.pinned-views" => pins(engine).views,
+        "dialsm.pinned-tables" => pins(engine).tables,
+        "dialsm.pinned-bytes" => pins(engine).table_bytes,
+        "dialsm.pinned-memtables" => pins(engine).memtables,
+        "dialsm.pinned-memtable-bytes" => pins(engine).memtable_bytes,
         "dialsm.log-bytes" => engine.log.size().0,
         "dialsm.log-segments" => engine.log.size().1 as u64,
         "dialsm.block-cache-usage" => engine.blocks.usage(),
@@ -180,6 +195,11 @@ fn of_database(engine: &Engine, name: &str) -> Option<u64> {
         "dialsm.limiter-window-bytes" => engine.handoff.limiter.stats().window_bytes,
         _ => return None,
     })
+}
+
+/// What open iterators hold, and nothing else needs.
+fn pins(engine: &Engine) -> PinReport {
+    engine.pins.report(engine.env.now())
 }
 
 /// What the tables under way to the disk never pass: what the limiter may grant, and, since a flush never

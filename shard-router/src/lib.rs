@@ -31,7 +31,7 @@ pub mod testing;
 pub use db::Db;
 pub use dialsm_core::{
     AssociativeOperator, CompactRangeOptions, DbIterator, Error, ErrorKind, FlushOptions, Keyspace,
-    KeyspaceOptions, MergeOperator, Options, PrefixExtractor, ReadContext, ReadOptions, Result, Slice,
-    Snapshot, StallCause, StallReport, StallTimes, UpgradeReport, UserPrefixExtractor, VerifyReport,
-    WriteBatch, WriteOptions, key, keyspace, metrics, options,
+    KeyspaceOptions, MergeOperator, Options, PrefixExtractor, ReadContext, ReadOptions, Result, Scan,
+    ScanBatch, ScanOptions, Slice, Snapshot, StallCause, StallReport, StallTimes, UpgradeReport,
+    UserPrefixExtractor, VerifyReport, WriteBatch, WriteOptions, key, keyspace, metrics, options,
 };

@@ -10,6 +10,7 @@ use crate::iterator::DbIterator;
 use crate::keyspace::{self, Keyspace};
 use crate::options::{CompactRangeOptions, FlushOptions, KeyspaceOptions, ReadOptions, WriteOptions};
 use crate::read::get::ReadContext;
+use crate::scan::{Scan, ScanOptions};
 use crate::write::stall::StallReport;
 use crate::{Result, Slice, manual, open, options, properties};
 
@@ -179,6 +180,14 @@ impl Db {
     /// As [`Db::iter`] and [`Db::put_in`].
     pub fn iter_in(&self, options: &ReadOptions, keyspace: &Keyspace) -> Result<DbIterator> {
         self.iter_from(&keyspace.0, options)
+    }
+
+    /// As [`Db::scan`].
+    ///
+    /// # Errors
+    /// As [`Db::iter_in`].
+    pub fn scan_in(&self, options: &ReadOptions, keyspace: &Keyspace, scan: &ScanOptions) -> Result<Scan> {
+        self.scan_from(&keyspace.0, options, scan)
     }
 
     /// A cursor over each of the keyspaces, all of one moment: that of the options' snapshot, or now.

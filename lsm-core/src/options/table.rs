@@ -351,6 +351,11 @@ options! {
     /// several keys, and the seeks of an iterator over many tables. Off, one after the other.
     batch_reads: bool [None] = true, in ANY, Live, Database;
 
+    /// Threads that read the shards of long scans ahead of their callers, for all scans of the database
+    /// together; 0 = none. The default: with two processors, and files in the page cache, they cost more than
+    /// they bring. See [`ScanOptions::long_bytes`](crate::ScanOptions::long_bytes).
+    scan_threads: usize [Count] = 0, in 0..=256, Live, Database;
+
     /// Tables kept open, one file descriptor each. The default leaves room under the common
     /// limit of 1024 descriptors for each process.
     open_tables_max: usize [Count] = 512, in 16..=10_000_000, Live, Database;

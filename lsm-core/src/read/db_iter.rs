@@ -273,6 +273,20 @@ impl<I: InternalIter> DbIter<I> {
         &self.iter
     }
 
+    /// Lets `exchange` put another source in the place of the present one, given the order, the snapshot and
+    /// the upper bound. It must stand where that one stands, and go on as it would. If it fails, so does every
+    /// further step.
+    ///
+    /// # Errors
+    /// Those of `exchange`.
+    pub(crate) fn exchange_source(
+        &mut self,
+        exchange: impl FnOnce(&mut I, &Comparator, SeqNo, Option<&[u8]>) -> Result<()>,
+    ) -> Result<()> {
+        exchange(&mut self.iter, &self.comparator, self.snapshot, self.upper.as_deref())
+            .inspect_err(|error| self.state = State::Failed(error.clone()))
+    }
+
     /// What was passed over since creation.
     pub fn stats(&self) -> IterStats {
         self.stats

@@ -19,6 +19,9 @@ pub enum Target<'a> {
     AtOrBefore(&'a [u8]),
 }
 
+/// A block that was read for somebody, and its number in its table.
+pub type Handed = Option<(usize, Block)>;
+
 /// A cursor over internal keys in [`Comparator::compare_internal`] order.
 ///
 /// After an error the cursor is not valid, and every positioning call may be tried again; a
@@ -72,8 +75,9 @@ pub trait InternalIter: Send {
     }
 
     /// The same, but where a block is not in memory the cursor may leave off instead of reading it: the
-    /// call fails, and [`InternalIter::missing`] names the block. Then [`InternalIter::position`] must
-    /// follow, after [`InternalIter::hand`] if somebody has read the block meanwhile.
+    /// call fails, and [`InternalIter::missing`] names the block; a merge names those of all its children.
+    /// Then [`InternalIter::position`] must follow, after [`InternalIter::hand`] if somebody has read them
+    /// meanwhile.
     ///
     /// (A failure, because a way that has to be checked for those anyway costs nothing more where all
     /// blocks are in memory.)
@@ -84,14 +88,13 @@ pub trait InternalIter: Send {
         self.position(to)
     }
 
-    /// The block for want of which [`InternalIter::try_position`] has just failed, once; `None` if it
+    /// Adds the blocks for want of which [`InternalIter::try_position`] has just failed, once; none if it
     /// failed for another reason.
-    fn missing(&mut self) -> Option<Missing> {
-        None
-    }
+    fn missing(&mut self, _wanted: &mut Vec<Missing>) {}
 
-    /// Gives the block `at` of the table that [`InternalIter::missing`] has just named.
-    fn hand(&mut self, _at: usize, _block: Block) {}
+    /// Gives as many blocks as [`InternalIter::missing`] has just added, in that order, each with its number
+    /// in its table; `None` for one that could not be read.
+    fn hand(&mut self, _blocks: &mut dyn Iterator<Item = Handed>) {}
 
     /// To the next entry. Only while valid.
     ///
@@ -149,11 +152,11 @@ impl<I: InternalIter + ?Sized> InternalIter for Box<I> {
     fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
         (**self).try_position(to)
     }
-    fn missing(&mut self) -> Option<Missing> {
-        (**self).missing()
+    fn missing(&mut self, wanted: &mut Vec<Missing>) {
+        (**self).missing(wanted);
     }
-    fn hand(&mut self, at: usize, block: Block) {
-        (**self).hand(at, block);
+    fn hand(&mut self, blocks: &mut dyn Iterator<Item = Handed>) {
+        (**self).hand(blocks);
     }
     #[inline]
     fn next(&mut self) -> Result<()> {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use crate::key::{Comparator, user_key};
 use crate::prefix::PrefixHint;
-use crate::read::internal::{InternalIter, Target};
-use crate::table::{Block, Missing, ReadStats};
+use crate::read::internal::{Handed, InternalIter, Target};
+use crate::table::{Missing, ReadStats};
 use crate::version::{Level, TableFile};
 use crate::{Error, ErrorKind, Result, Slice};
 
@@ -36,7 +36,7 @@ pub struct LevelIter<I, F> {
     /// What the tables left behind have cost.
     left: ReadStats,
     /// What the last positioning that was tried wanted of its table.
-    missing: Option<Missing>,
+    missing: Vec<Missing>,
 }
 
 impl<I, F> LevelIter<I, F>
@@ -60,7 +60,7 @@ where
             range.end -= 1;
         }
         let left = ReadStats::default();
-        LevelIter { comparator, level, range, open, current: None, hint: None, left, missing: None }
+        LevelIter { comparator, level, range, open, current: None, hint: None, left, missing: Vec::new() }
     }
 
     /// Makes table `at` the current one; outside the range there is none.
@@ -168,8 +168,11 @@ where
     /// given that; it is not valid.
     #[cold]
     fn leave_unless_missing(&mut self) {
-        self.missing = self.current.as_mut().and_then(|(_, iter)| iter.missing());
-        if self.missing.is_none() {
+        self.missing.clear();
+        if let Some((_, iter)) = &mut self.current {
+            iter.missing(&mut self.missing);
+        }
+        if self.missing.is_empty() {
             self.leave();
         }
     }
@@ -217,13 +220,13 @@ where
         self.go(*to, |iter| iter.try_position(to)).inspect_err(|_| self.leave_unless_missing())
     }
 
-    fn missing(&mut self) -> Option<Missing> {
-        self.missing.take()
+    fn missing(&mut self, wanted: &mut Vec<Missing>) {
+        wanted.append(&mut self.missing);
     }
 
-    fn hand(&mut self, at: usize, block: Block) {
+    fn hand(&mut self, blocks: &mut dyn Iterator<Item = Handed>) {
         if let Some((_, iter)) = &mut self.current {
-            iter.hand(at, block);
+            iter.hand(blocks);
         }
     }
 

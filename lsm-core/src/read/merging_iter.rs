@@ -23,7 +23,9 @@
 //!
 //! A positioning of a user's scan may find blocks of several children missing in memory: each child is
 //! positioned in the ordinary way until one meets such a block, and from there on theirs are collected, read
-//! together and handed to them (`position_together`). Once positioned, each child reads by itself.
+//! together and handed to them (`position_together`). Once positioned, each child reads by itself. A merge
+//! that is itself a child, being tried, only names the blocks that its own children miss, so that those of all
+//! shards are read together.
 //!
 //! INVARIANTS
 //! - Order is (internal key, child index); going backward it is the exact mirror, so that entries
@@ -44,8 +46,8 @@ use std::sync::Arc;
 use crate::key::{Comparator, user_key};
 use crate::prefix::PrefixHint;
 use crate::range_del::scan::{Hidden, RangeStats, ScanCover};
-use crate::read::internal::{InternalIter, Target};
-use crate::table::{Fetcher, ReadStats};
+use crate::read::internal::{Handed, InternalIter, Target};
+use crate::table::{Fetcher, Missing, ReadStats};
 use crate::{Error, ErrorKind, Result, Slice};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +93,9 @@ pub struct MergingIter<I> {
     cover: Option<Box<ScanCover>>,
     /// How blocks of several children are read together, if they are.
     together: Option<Together>,
+    /// What the last positioning that was tried wanted: of each child so many blocks.
+    late: Vec<(usize, usize)>,
+    wanted: Vec<Missing>,
 }
 
 /// Reads blocks of several children together.
@@ -116,7 +121,28 @@ impl<I: InternalIter> MergingIter<I> {
             turn_key: Vec::new(),
             cover: None,
             together: None,
+            late: Vec::new(),
+            wanted: Vec::new(),
         }
+    }
+
+    /// A merge of children that stand, going forward, where they are to go on from.
+    pub(crate) fn resume(comparator: Comparator, children: Vec<I>) -> MergingIter<I> {
+        let mut merged = MergingIter::new(comparator, children);
+        merged.build();
+        merged
+    }
+
+    /// Adds what reading together has cost, which none of the children knows of.
+    pub(crate) fn add_own_stats(&self, to: &mut ReadStats) {
+        if let Some(together) = &self.together {
+            together.stats.iter().for_each(|stats| to.add(stats));
+        }
+    }
+
+    /// Its children, where they stand.
+    pub(crate) fn into_children(self) -> Vec<I> {
+        self.children
     }
 
     /// The same merge; where a positioning needs blocks of several children that are not in memory, it
@@ -252,11 +278,25 @@ impl<I: InternalIter> MergingIter<I> {
         self.pass_hidden()
     }
 
-    /// Positions the children from `first` on, whose trial ended with `stop`. The blocks that they have to
-    /// read for it are read all at once; one alone its child reads by itself.
+    /// The same, but blocks that children miss are only named.
+    fn try_go(&mut self, direction: Direction, to: &Target<'_>) -> Result<()> {
+        self.valid = false;
+        self.direction = direction;
+        for at in 0..self.children.len() {
+            if let Err(stop) = self.children[at].try_position(to) {
+                return Err(self.collect_missing(at, stop, to).err().unwrap_or_else(names_blocks));
+            }
+        }
+        self.build();
+        self.pass_hidden()
+    }
+
+    /// Tries the children behind `first`, whose trial ended with `stop`, and notes the blocks that all of
+    /// these have to read.
     #[cold]
-    fn position_together(&mut self, first: usize, stop: Error, to: &Target<'_>) -> Result<()> {
-        let (mut late, mut wanted) = (Vec::new(), Vec::new());
+    fn collect_missing(&mut self, first: usize, stop: Error, to: &Target<'_>) -> Result<()> {
+        self.late.clear();
+        self.wanted.clear();
         let mut tried = Err(stop);
         for at in first..self.children.len() {
             let child = &mut self.children[at];
@@ -264,20 +304,33 @@ impl<I: InternalIter> MergingIter<I> {
                 tried = child.try_position(to);
             }
             if let Err(error) = std::mem::replace(&mut tried, Ok(())) {
-                wanted.push(child.missing().ok_or(error)?);
-                late.push(at);
-            }
-        }
-        if let Some(together) = self.together.as_mut().filter(|_| late.len() > 1) {
-            let blocks = together.fetcher.fetch(&wanted, together.stats.get_or_insert_default());
-            for ((child, missing), block) in late.iter().zip(&wanted).zip(blocks) {
-                // One that could not be read the child will read itself, and say why not.
-                if let Ok(block) = block {
-                    self.children[*child].hand(missing.at, block);
+                let before = self.wanted.len();
+                child.missing(&mut self.wanted);
+                if self.wanted.len() == before {
+                    self.late.clear();
+                    self.wanted.clear();
+                    return Err(error);
                 }
+                self.late.push((at, self.wanted.len() - before));
             }
         }
-        late.iter().try_for_each(|child| self.children[*child].position(to))
+        Ok(())
+    }
+
+    /// Positions the children from `first` on, whose trial ended with `stop`. The blocks that they have to
+    /// read for it are read all at once; one alone its child reads by itself.
+    #[cold]
+    fn position_together(&mut self, first: usize, stop: Error, to: &Target<'_>) -> Result<()> {
+        self.collect_missing(first, stop, to)?;
+        let wanted = std::mem::take(&mut self.wanted);
+        if let Some(together) = self.together.as_mut().filter(|_| wanted.len() > 1) {
+            let read = together.fetcher.fetch(&wanted, together.stats.get_or_insert_default());
+            // One that could not be read its child will read itself, and say why not.
+            let mut blocks = wanted.iter().zip(read).map(|(missing, block)| Some((missing.at, block.ok()?)));
+            self.hand(&mut blocks);
+        }
+        let late = std::mem::take(&mut self.late);
+        late.iter().try_for_each(|(child, _)| self.children[*child].position(to))
     }
 
     /// Passes over what range tombstones hide, in the present direction.
@@ -407,6 +460,12 @@ impl<I: InternalIter> MergingIter<I> {
     }
 }
 
+/// The error of a trial that left off at blocks, for who tries; nobody else sees it.
+#[cold]
+fn names_blocks() -> Error {
+    Error::new(ErrorKind::Internal, "a merge that was only tried needs blocks")
+}
+
 impl<I: InternalIter> InternalIter for MergingIter<I> {
     #[inline]
     fn valid(&self) -> bool {
@@ -428,6 +487,25 @@ impl<I: InternalIter> InternalIter for MergingIter<I> {
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.go(Direction::Backward, Target::AtOrBefore(target))
+    }
+
+    fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
+        match to {
+            Target::First | Target::AtOrAfter(_) => self.try_go(Direction::Forward, to),
+            Target::Last | Target::AtOrBefore(_) => self.try_go(Direction::Backward, to),
+        }
+    }
+
+    fn missing(&mut self, wanted: &mut Vec<Missing>) {
+        wanted.append(&mut self.wanted);
+    }
+
+    fn hand(&mut self, blocks: &mut dyn Iterator<Item = Handed>) {
+        for (child, count) in &self.late {
+            let mut own = (&mut *blocks).take(*count);
+            self.children[*child].hand(&mut own);
+            own.for_each(drop);
+        }
     }
 
     #[inline]
@@ -460,9 +538,7 @@ impl<I: InternalIter> InternalIter for MergingIter<I> {
 
     fn add_stats(&self, to: &mut ReadStats) {
         self.children.iter().for_each(|child| child.add_stats(to));
-        if let Some(together) = &self.together {
-            together.stats.iter().for_each(|stats| to.add(stats));
-        }
+        self.add_own_stats(to);
     }
 }
 

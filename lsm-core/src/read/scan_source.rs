@@ -3,6 +3,7 @@
 //! ```text
 //! one shard     MergingIter over memtables, L0 tables, levels
 //! more          MergingIter over shards, each a MergingIter as above
+//! ahead         MergingIter over lanes, which other threads fill from such shards (`scan::ahead`)
 //! ```
 //! Each shard's range tombstones hide entries of that shard alone (in its own merge, where positions tell
 //! who is older); each shard has its own copy of every range tombstone. A clue and its value come out next
@@ -10,12 +11,17 @@
 
 use std::sync::Arc;
 
+use dialsm_io::env::Nanos;
+
 use crate::Result;
+use crate::key::Comparator;
 use crate::prefix::PrefixHint;
 use crate::range_del::scan::RangeStats;
-use crate::read::internal::{InternalIter, Target};
+use crate::read::internal::{Handed, InternalIter, Target};
 use crate::read::merging_iter::MergingIter;
-use crate::table::{Block, Missing, ReadStats};
+use crate::scan::ahead::{Ahead, Helpers, Lanes};
+use crate::scan::producer::Producer;
+use crate::table::{Missing, ReadStats};
 
 /// The sources of one tree.
 pub(crate) type TreeScan = MergingIter<Box<dyn InternalIter>>;
@@ -24,6 +30,8 @@ pub(crate) type TreeScan = MergingIter<Box<dyn InternalIter>>;
 pub(crate) enum ScanSource {
     Tree(TreeScan),
     Shards(MergingIter<TreeScan>),
+    /// Either of them, read ahead by other threads; and what reading had cost the outer merge before.
+    Ahead(MergingIter<Ahead>, ReadStats),
 }
 
 impl ScanSource {
@@ -32,7 +40,39 @@ impl ScanSource {
         match self {
             ScanSource::Tree(tree) => tree.range_stats(),
             ScanSource::Shards(shards) => shards.children().iter().map(MergingIter::range_stats).sum(),
+            ScanSource::Ahead(shards, _) => shards.children().iter().map(Ahead::range_stats).sum(),
         }
+    }
+
+    /// From where it stands, going forward, it is read ahead: each tree by the producer made of it. Whoever
+    /// gets an error must not use it any more: it looks as if it had ended.
+    ///
+    /// # Errors
+    /// Those of the files below; `TimedOut`.
+    pub(crate) fn read_ahead(
+        &mut self,
+        helpers: Helpers,
+        deadline: Option<Nanos>,
+        order: &Comparator,
+        producer: impl Fn(TreeScan) -> Producer,
+    ) -> Result<()> {
+        let nothing = ScanSource::Tree(MergingIter::new(order.clone(), Vec::new()));
+        let (trees, stats) = match std::mem::replace(self, nothing) {
+            ScanSource::Tree(tree) => (vec![tree], ReadStats::default()),
+            ScanSource::Shards(shards) => {
+                let mut stats = ReadStats::default();
+                shards.add_own_stats(&mut stats);
+                (shards.into_children(), stats)
+            }
+            ahead @ ScanSource::Ahead(..) => {
+                *self = ahead;
+                return Ok(());
+            }
+        };
+        let lanes = Lanes::new(helpers, order.clone(), trees.into_iter().map(producer).collect());
+        let shards = MergingIter::resume(order.clone(), Ahead::of(&lanes, deadline)?);
+        *self = ScanSource::Ahead(shards, stats);
+        Ok(())
     }
 }
 
@@ -41,6 +81,7 @@ macro_rules! either {
         match $self {
             ScanSource::Tree($it) => $call,
             ScanSource::Shards($it) => $call,
+            ScanSource::Ahead($it, _) => $call,
         }
     };
 }
@@ -65,11 +106,11 @@ impl InternalIter for ScanSource {
     fn try_position(&mut self, to: &Target<'_>) -> Result<()> {
         either!(self, it => it.try_position(to))
     }
-    fn missing(&mut self) -> Option<Missing> {
-        either!(self, it => it.missing())
+    fn missing(&mut self, wanted: &mut Vec<Missing>) {
+        either!(self, it => it.missing(wanted));
     }
-    fn hand(&mut self, at: usize, block: Block) {
-        either!(self, it => it.hand(at, block));
+    fn hand(&mut self, blocks: &mut dyn Iterator<Item = Handed>) {
+        either!(self, it => it.hand(blocks));
     }
     #[inline]
     fn next(&mut self) -> Result<()> {
@@ -95,5 +136,8 @@ impl InternalIter for ScanSource {
     }
     fn add_stats(&self, to: &mut ReadStats) {
         either!(self, it => it.add_stats(to));
+        if let ScanSource::Ahead(_, before) = self {
+            to.add(before);
+        }
     }
 }

@@ -22,7 +22,7 @@ use super::reader::{self, TableReader};
 use super::{IterSpec, Missing, READAHEAD_BYTES, ReadSpec, ReadStats};
 use crate::key::{self, TRAILER_BYTES};
 use crate::prefix::PrefixHint;
-use crate::read::internal::{InternalIter, Target};
+use crate::read::internal::{Handed, InternalIter, Target};
 use crate::{Error, ErrorKind, Result, Slice};
 
 const READAHEAD_START: usize = 16 << 10;
@@ -322,13 +322,14 @@ impl InternalIter for TableIter {
         tried
     }
 
-    fn missing(&mut self) -> Option<Missing> {
-        let left_off = std::mem::take(&mut self.is_missing);
-        left_off.then(|| Missing { table: self.table.clone(), at: self.ahead.expected - 1 })
+    fn missing(&mut self, wanted: &mut Vec<Missing>) {
+        if std::mem::take(&mut self.is_missing) {
+            wanted.push(Missing { table: self.table.clone(), at: self.ahead.expected - 1 });
+        }
     }
 
-    fn hand(&mut self, at: usize, block: Block) {
-        self.handed = Some(Box::new((at, block)));
+    fn hand(&mut self, blocks: &mut dyn Iterator<Item = Handed>) {
+        self.handed = blocks.next().flatten().map(Box::new);
     }
 
     #[inline]

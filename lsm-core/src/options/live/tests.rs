@@ -6,7 +6,9 @@ use dialsm_io::{Access, Fault, FaultFs, Fs, OpKind, Priority, Rule, SimEnv};
 use super::*;
 use crate::options::{Compression, describe};
 use crate::write::stall::Admission;
-use crate::{CompactRangeOptions, Db, ErrorKind, FlushOptions, Keyspace, StallCause, WriteOptions};
+use crate::{
+    CompactRangeOptions, Db, ErrorKind, FlushOptions, Keyspace, ScanOptions, StallCause, WriteOptions,
+};
 
 const DIR: &str = "/db";
 
@@ -395,6 +397,25 @@ const CHECKS: &[(&str, Check)] = &[
         assert_eq!(batched(), 6);
         c.set("batch_reads", "false");
         assert_eq!(batched(), 0);
+    }),
+    ("scan_threads", |c| {
+        c.table(0, 500, 100);
+        let is_ahead = || {
+            let options = ScanOptions { long_bytes: 0, batch_bytes: 1000, ..ScanOptions::default() };
+            let mut scan = c.db.scan(&Default::default(), &options).expect("scan");
+            let mut entries = 0;
+            while let Some(batch) = scan.next_batch().expect("a batch") {
+                entries += batch.len();
+            }
+            assert!(entries > 0);
+            let threads = c.env.live_threads().iter().filter(|name| name.starts_with("dialsm-scan")).count();
+            (scan.is_ahead(), threads)
+        };
+        assert_eq!(is_ahead(), (false, 0));
+        c.set("scan_threads", "2");
+        assert_eq!(is_ahead(), (true, 2));
+        c.set("scan_threads", "0");
+        assert_eq!(is_ahead(), (false, 2));
     }),
     ("open_tables_max", |c| {
         let open = || {
