@@ -329,7 +329,11 @@ impl Run {
             let op = match (key.ends_with(b"s"), self.rng.below(16)) {
                 (_, 15) => {
                     let end = &keys[self.rng.below(keys.len() as u64) as usize];
-                    Op::DeleteRange(if self.rng.chance(1, 2) { [end, &b"~"[..]].concat() } else { end.clone() })
+                    Op::DeleteRange(if self.rng.chance(1, 2) {
+                        [end, &b"~"[..]].concat()
+                    } else {
+                        end.clone()
+                    })
                 }
                 (true, _) if !is_there => Op::Put(self.value()),
                 (true, 0..5) => Op::Merge(self.value()),
@@ -577,7 +581,9 @@ impl Run {
             }
             24 => {
                 println!("  flush later");
-                self.db().flush_with(&FlushOptions { wait: false, ..FlushOptions::default() }).expect("flush");
+                self.db()
+                    .flush_with(&FlushOptions { wait: false, ..FlushOptions::default() })
+                    .expect("flush");
             }
             25 => {
                 println!("  sync");
@@ -603,7 +609,8 @@ impl Run {
             }
             40 => {
                 println!("  iterator");
-                let taken = (self.db().iter(&ReadOptions::default()).expect("iterator"), self.state().clone());
+                let taken =
+                    (self.db().iter(&ReadOptions::default()).expect("iterator"), self.state().clone());
                 self.iterators.push(taken);
             }
             41 => drop(self.iterators.pop()),
@@ -658,7 +665,9 @@ fn check_reads(db: &Db, options: &ReadOptions, model: &Model, rng: &mut SplitMix
 
 fn differ(found: &Option<Vec<u8>>, wanted: &Option<Vec<u8>>) -> String {
     let text = |value: &Option<Vec<u8>>| {
-        value.as_ref().map(|v| String::from_utf8_lossy(&v[..v.len().min(60)]).trim_end_matches('x').to_owned())
+        value
+            .as_ref()
+            .map(|v| String::from_utf8_lossy(&v[..v.len().min(60)]).trim_end_matches('x').to_owned())
     };
     format!("found {:?}, wanted {:?}", text(found), text(wanted))
 }
@@ -737,8 +746,30 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
     first.parse().expect("a number")..end.parse().expect("a number")
 }
 
+/// That the histories met what they are for, each a few times on average.
 fn assert_driven(driven: &Driven, histories: u64) {
-    assert!(driven.redirects >= 10 * histories, "{driven:?}");
+    let d = driven;
+    let each = [
+        (d.redirects, 8),
+        (d.clues_rolled_back, 6),
+        (d.redirected_dropped, 5),
+        (d.rollbacks, 4),
+        (d.clues_rolled_back_beside, 2),
+        (d.redirected_dropped_beside, 2),
+        (d.snapshot_reads, 6),
+        (d.iterator_reads, 4),
+        (d.single_deletes, 1),
+        (d.flushes, 10),
+        (d.compactions, 10),
+        (d.cuts, 1),
+        (d.images, 3),
+        (d.images_with_clues, 2),
+    ];
+    assert!(each.iter().all(|(count, least)| *count >= least * histories), "{driven:?}");
+    let half =
+        [d.clues_dropped, d.range_deletes, d.checkpoints, d.reopens, d.images_with_loss, d.second_cuts];
+    assert!(half.iter().all(|count| 2 * count >= histories), "{driven:?}");
+    assert!(4 * d.clues_dropped_beside >= histories, "{driven:?}");
 }
 
 #[test]

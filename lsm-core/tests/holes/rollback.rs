@@ -34,7 +34,11 @@ fn h09a_a_rollback_brings_back_nothing_that_was_deleted() {
                 assert_eq!(contents(&db).len(), 2, "{when}");
                 let at = ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() };
                 let before = contents_at(&db, &at);
-                assert_eq!((before.len(), before[b"a1".as_slice()].as_slice()), (2, &b"deleted"[..]), "{when}");
+                assert_eq!(
+                    (before.len(), before[b"a1".as_slice()].as_slice()),
+                    (2, &b"deleted"[..]),
+                    "{when}"
+                );
             };
             check("rolled back");
             db.flush().expect("flush");

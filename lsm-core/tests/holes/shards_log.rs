@@ -255,7 +255,11 @@ fn h12a_a_value_is_not_flushed_away_before_its_clue_is_in() {
 fn h12b_recovery_flushes_no_value_away_whose_clue_is_in_a_memtable() {
     Bench::run(|bench| {
         let (detour, options) = shards(2);
-        let db = bench.open(&Options { write_buffer_bytes: 4 << 20, log_segment_bytes: 4 << 20, ..options.clone() });
+        let db = bench.open(&Options {
+            write_buffer_bytes: 4 << 20,
+            log_segment_bytes: 4 << 20,
+            ..options.clone()
+        });
         detour.put(&db, 1, b"a1", b"redirected");
         (0..60u8).for_each(|i| put(&db, &[b'b', i], &[b'v'; 3000]));
         detour.put(&db, 1, b"a2", b"redirected");
