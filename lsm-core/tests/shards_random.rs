@@ -46,7 +46,7 @@ impl Router for Detour {
         goes.then(|| ((u64::from(primary) + 1 + rng.below(n - 1)) % n) as u16)
     }
 
-    fn shards_by_default(&self) -> u16 {
+    fn shards_by_default(&self, _: usize) -> u16 {
         2
     }
 

@@ -68,7 +68,7 @@ impl Router for Detour {
         self.0.load(Ordering::SeqCst).then_some(1 - primary)
     }
 
-    fn shards_by_default(&self) -> u16 {
+    fn shards_by_default(&self, _: usize) -> u16 {
         2
     }
 

@@ -42,7 +42,7 @@ impl Router for Detour {
         chosen
     }
 
-    fn shards_by_default(&self) -> u16 {
+    fn shards_by_default(&self, _: usize) -> u16 {
         2
     }
 
