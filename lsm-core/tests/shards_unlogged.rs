@@ -9,7 +9,7 @@
 //! | redirected | below `g`: its clue is there or is made again; |
 //! | | from `g` up to `f` only if a rollback had brought it home: may or may not be |
 //!
-//! No floor is known, but one pair of them has to explain all keys, and lie above the last flush that ended.
+//! Some of the openings in between have a log. No floor is known, but one pair of them has to explain all keys, and lie above the last flush that ended.
 //! So nothing is resurrected, lost, or hidden by a clue whose value is gone.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
@@ -237,7 +237,9 @@ impl Run {
             0..8 => Op::Put(value),
             8..12 => Op::Merge(value),
             12..15 => Op::Delete,
-            _ => Op::DeleteRange([keys[self.rng.below(keys.len() as u64) as usize].as_slice(), b"~"].concat()),
+            _ => {
+                Op::DeleteRange([keys[self.rng.below(keys.len() as u64) as usize].as_slice(), b"~"].concat())
+            }
         };
         if matches!(&op, Op::DeleteRange(end) if *end <= key) {
             return;
@@ -334,7 +336,8 @@ impl Run {
         }
         driven.cuts += 1;
         let all = cut.history.model();
-        let least = History { writes: cut.history.writes[..cut.history.durable].to_vec(), ..cut.history.clone() };
+        let least =
+            History { writes: cut.history.writes[..cut.history.durable].to_vec(), ..cut.history.clone() };
         driven.lossy += u64::from(found != all);
         driven.partial += u64::from(found != all && found != least.model());
         // Nothing of it comes undone.
@@ -400,6 +403,8 @@ impl Run {
             self.cut_again(cut, driven);
             self.judge(cut, driven);
         }
+        // What one opening has written without log the next one finds, whether it has a log or not.
+        self.options.log = self.rng.chance(1, 4);
         let copy = Cut { image: next.image.crash_image(CrashPolicy::KeepAll), history: next.history.clone() };
         let base = self.judge(&copy, driven);
         self.env = self.env.on_fs(next.image.clone(), next.image.clone() as Arc<dyn Fs>);
@@ -464,7 +469,7 @@ fn histories(seeds: std::ops::Range<u64>) -> Driven {
 #[test]
 fn cuts_with_the_log_off_leave_what_floors_explain() {
     let (seeds, count) = match std::env::var("DIALSM_SHARDS_SEEDS") {
-        Err(_) => (0..20, 20),
+        Err(_) => (0..40, 40),
         Ok(text) => {
             let (first, end) = text.split_once("..").expect("first..end");
             let [first, end]: [u64; 2] = [first, end].map(|n| n.parse().expect("a number"));
@@ -474,5 +479,5 @@ fn cuts_with_the_log_off_leave_what_floors_explain() {
     let d = histories(seeds);
     assert!(d.redirects >= 8 * count && d.rolled_back >= count && d.collected >= count, "{d:?}");
     assert!(d.cuts >= 20 * count && d.second_cuts >= 4 * count, "{d:?}");
-    assert!(d.lossy >= 4 * count && d.partial >= 2 * count && d.snapshot_reads >= count, "{d:?}");
+    assert!(d.lossy >= 4 * count && d.partial >= 2 * count && 2 * d.snapshot_reads >= count, "{d:?}");
 }
