@@ -111,7 +111,10 @@ pub(crate) fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
 
 /// Makes an empty database. A crash on the way leaves nothing that the next attempt minds.
 fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
-    let fs = env.fs();
+    let (fs, shards) = (env.fs(), shards_of_new(options));
+    // Nothing is made that could not be opened with these options.
+    check_router(options, usize::from(shards)).map_err(|error| error.at_path(dir))?;
+    keyspace::check_order(&options.keyspace(), shards).map_err(|error| error.at_path(dir))?;
     for name in fs.list(dir)? {
         match FileName::parse(&name) {
             Some(FileName::Table(_) | FileName::Log(_)) => {
@@ -133,7 +136,6 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
         floor: Some(1),
         ..TreeEdit::default()
     };
-    let shards = shards_of_new(options);
     let default = KeyspaceDesc {
         id: 0,
         name: DEFAULT_KEYSPACE.to_owned(),
@@ -263,12 +265,18 @@ fn check_shards(options: &Options, found: &Found) -> Result<u16> {
         return Err(Error::invalid(text));
     }
     let most = found.spaces.values().map(|space| space.trees.len()).max().unwrap_or(1);
-    if most > 1 && options.router.is_none() {
+    check_router(options, most)?;
+    Ok(shards as u16)
+}
+
+/// Somebody has to say which of the shards a key is in.
+fn check_router(options: &Options, shards: usize) -> Result<()> {
+    if shards > 1 && options.router.is_none() {
         let text =
-            format!("the database has {most} shards: opening it needs the router that placed its keys");
+            format!("the database has {shards} shards: opening it needs the router that places its keys");
         return Err(Error::invalid(text));
     }
-    Ok(shards as u16)
+    Ok(())
 }
 
 fn make_space(

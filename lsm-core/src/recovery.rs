@@ -66,7 +66,9 @@ pub(crate) fn replay(engine: &Arc<Engine>) -> Result<()> {
         let Some(last) = end.end.filter(|last| number <= last.segment) else { continue };
         let file = fs.open(&path, Access::ReadWrite)?;
         let mut valid_end = file.len()?;
-        if number == last.segment && valid_end > last.offset {
+        if number == last.segment && valid_end != last.offset {
+            // Behind the last record is what a cut has torn; or not even all of the zeros that belong to
+            // it, and the next segment must not say that this one ends before them.
             file.set_len(last.offset)?;
             valid_end = last.offset;
         }

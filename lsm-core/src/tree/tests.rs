@@ -1,12 +1,14 @@
 //! What a reader has in hands when the world changes between its two looks.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use dialsm_io::SimEnv;
 
 use crate::options::{Options, ReadOptions, WriteOptions};
 use crate::read::get::{self, ReadContext};
+use crate::routing::{Router, RouterObject, ShardState};
 use crate::types::SeqNo;
 use crate::{Db, merge_operator};
 
@@ -50,6 +52,84 @@ fn h06_a_view_and_its_sequence_belong_together() {
             let expected = if seqno == 1 { b"1" } else { b"2" };
             assert_eq!(found.as_deref(), Some(expected.as_slice()), "at sequence {seqno}");
             assert_eq!(looks.load(Ordering::Relaxed), 2, "it looked again, once");
+        });
+    }
+}
+
+/// Keys that begin with `b` belong to shard 1, and all values to the other shard, while it is on.
+struct Detour(AtomicBool);
+
+impl Router for Detour {
+    fn place(&self, _: &[u8; 16], _: u16, key: &[u8]) -> u16 {
+        u16::from(key.starts_with(b"b"))
+    }
+
+    fn fallback(&self, primary: u16, _: &[ShardState]) -> Option<u16> {
+        self.0.load(Ordering::SeqCst).then_some(1 - primary)
+    }
+
+    fn shards_by_default(&self, _: usize) -> u16 {
+        2
+    }
+
+    fn is_asked_always(&self) -> bool {
+        true
+    }
+}
+
+/// While a reader looks, the fallback's memtable is switched, and a value goes into the new one, its clue
+/// into the primary's, which the reader's view has. The reader must not see the clue in a view that lacks the
+/// value (H6).
+#[test]
+fn h06_a_view_of_all_shards_and_its_sequence_belong_together() {
+    for is_sequence_first in [true, false] {
+        let env = SimEnv::new(1);
+        env.run(|| {
+            let detour = Arc::new(Detour(AtomicBool::new(false)));
+            let options = Options {
+                shards: 2,
+                router: Some(RouterObject(detour.clone())),
+                write_buffer_bytes: 64 << 10,
+                automatic_compaction: false,
+                rollback: false,
+                ..Options::default()
+            };
+            let db = Db::open(env.clone(), Path::new("/db"), options).expect("open");
+            let put = |key: &[u8], value: &[u8]| db.put(&WriteOptions::default(), key, value).expect("put");
+            let engine = &db.handle.engine;
+            let trees = &engine.space.trees;
+            put(b"a1", b"older");
+            (0..20u8).for_each(|i| put(&[b'b', i], &[i; 3000]));
+            let looks = AtomicU32::new(0);
+            let visible = || engine.commit.visible().load(Ordering::Acquire);
+            let change = || {
+                let before = trees[1].view().active.clone();
+                (0..10u8).for_each(|i| put(&[b'b', b'b', i], &[i; 3000]));
+                detour.0.store(true, Ordering::SeqCst);
+                put(b"a1", b"redirected");
+                detour.0.store(false, Ordering::SeqCst);
+                assert!(!Arc::ptr_eq(&before, &trees[1].view().active), "switched");
+                assert_eq!(trees[0].view().active.table.clues().0, 1);
+            };
+            let before = visible();
+            let (view, seqno): (_, SeqNo) = engine.space.views().load_at(|| {
+                if looks.fetch_add(1, Ordering::Relaxed) > 0 {
+                    visible()
+                } else if is_sequence_first {
+                    let seqno = visible();
+                    change();
+                    seqno
+                } else {
+                    change();
+                    visible()
+                }
+            });
+            let mut context = ReadContext::default();
+            let options = ReadOptions::default();
+            let found = get::get(engine, &engine.space, &view, b"a1", seqno, &options, &mut context);
+            let expected = if seqno == before { &b"older"[..] } else { b"redirected" };
+            assert_eq!(found.expect("get").as_deref(), Some(expected), "at sequence {seqno}");
+            assert!(looks.load(Ordering::Relaxed) >= 2, "it looked again");
         });
     }
 }

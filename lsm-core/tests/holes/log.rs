@@ -1,13 +1,14 @@
 //! H15, H17, H19: the log is several files, numbers are given out once, an operation counts once.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dialsm_core::{CompactRangeOptions, ErrorKind, FlushOptions, Options, WriteBatch};
-use dialsm_io::{CrashPolicy, Fault, OpKind, Rule, SplitMix64};
+use dialsm_io::{Access, CrashPolicy, Fault, Fs, OpKind, Rule, SplitMix64};
 
-use crate::bench::{Bench, CUTS, EIO, ENOSPC, Model, by_hand, contents, get, is, number, put, synced};
+use crate::bench::{Bench, CUTS, DIR, EIO, ENOSPC, Model, by_hand, contents, get, is, number, put, synced};
 
 /// Longer than a log segment: the next record begins a new one.
 const LONG: usize = 70_000;
@@ -320,4 +321,28 @@ fn h19_flushes_of_a_tree_settle_in_order() {
         assert!(number(&db, "dialsm.durable-floor") > 20);
         assert!(contents(&bench.cut(CrashPolicy::DropUnsynced).open(&options)) == model);
     });
+}
+
+/// A power cut takes some of the zeros behind the last record, and nothing of the record. What the next segment
+/// then says about the end of this one must hold for the opening after that.
+#[test]
+fn h15_a_cut_behind_the_last_record_does_no_harm_later() {
+    for len in 1..=8 {
+        Bench::run(|bench| {
+            let db = bench.open(&by_hand());
+            db.put(&synced(), b"first", &vec![b'v'; len]).expect("put");
+            let cut = bench.cut(CrashPolicy::KeepAll);
+            let path = Path::new(DIR).join(cut.names(".log").pop().expect("a segment"));
+            let file = cut.disk().open(&path, Access::ReadWrite).expect("open");
+            let mut bytes = vec![0; file.len().expect("length") as usize];
+            file.read_at(&mut bytes, 0).expect("read");
+            let end = 1 + bytes.iter().rposition(|byte| *byte != 0).expect("a record");
+            file.set_len(end as u64).expect("cut");
+            let db = cut.open(&by_hand());
+            assert!(get(&db, b"first").is_some(), "{len}");
+            db.put(&synced(), b"second", b"value").expect("put");
+            let again = cut.cut(CrashPolicy::DropUnsynced).open(&by_hand());
+            assert_eq!(contents(&again).len(), 2, "{len}");
+        });
+    }
 }

@@ -9,8 +9,10 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
 
 mod bench;
+mod detour;
 
 mod checkpoint;
+mod clues;
 mod ends;
 mod failures;
 mod handoff;
@@ -19,5 +21,8 @@ mod log;
 mod manifest;
 mod order;
 mod read_only;
+mod rollback;
+mod shards_log;
+mod shards_waiting;
 mod views;
 mod waiting;
