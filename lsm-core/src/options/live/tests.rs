@@ -416,6 +416,7 @@ const CHECKS: &[(&str, Check)] = &[
         assert_eq!(is_ahead(), (true, 2));
         c.set("scan_threads", "0");
         assert_eq!(is_ahead(), (false, 2));
+        c.set("scan_threads", "1");
     }),
     ("open_tables_max", |c| {
         let open = || {
