@@ -224,7 +224,7 @@ fn h05b_redirected_operands_are_not_folded_in_the_fallback() {
         check("rolled back");
         compact(&db, Some(6));
         check("folded");
-        assert_eq!(follow(&db, b"a1").1, false);
+        assert!(!follow(&db, b"a1").1);
     });
 }
 

@@ -149,7 +149,8 @@ fn h09_no_cut_leaves_a_clue_without_its_value() {
         let (detour, options) = shards(2);
         let db = bench.open(&Options { rollback: true, automatic_compaction: true, ..options.clone() });
         let calls = AtomicU64::new(0);
-        let images = bench.images_at(CUTS[0], move |_| calls.fetch_add(1, Ordering::SeqCst) % 7 == 0);
+        let images =
+            bench.images_at(CUTS[0], move |_| calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(7));
         for round in 0..4u8 {
             for i in 0..4u8 {
                 detour.put(&db, 1, &[b'a', i], &[b'0' + round; 40]);

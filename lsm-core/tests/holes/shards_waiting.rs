@@ -57,7 +57,7 @@ fn h21_an_order_with_equal_keys_needs_one_shard() {
         }
         // Nothing was created that would have to be opened so.
         let db = bench.open(&options);
-        let refused = db.create_keyspace("x", blind.keyspace()).err().expect("it is refused");
+        let refused = db.create_keyspace("x", blind.keyspace()).expect_err("it is refused");
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
         put(&db, b"a", b"value");
     });
