@@ -96,7 +96,7 @@ impl Run {
                 batch.delete(&key).expect("delete");
                 self.model.remove(&key);
             }
-            7..16 if n % 3 == 0 => {
+            7..16 if n.is_multiple_of(3) => {
                 let operand = value(&mut self.rng);
                 batch.merge(&key, &operand).expect("merge");
                 let merged = self.model.entry(key);
