@@ -90,8 +90,3 @@ pub use snapshot::Snapshot;
 pub use upgrade::UpgradeReport;
 pub use verify::VerifyReport;
 pub use write::stall::{StallReport, StallTimes};
-
-/// The example in the README, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-pub struct Readme;

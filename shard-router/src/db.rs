@@ -55,6 +55,16 @@ impl Db {
         let env: Arc<dyn Env> = OsEnv::new();
         dialsm_core::Db::open_read_only_with(env, path.as_ref(), routed(options), keyspaces).map(Db)
     }
+
+    /// Removes the database in `path`, which nobody may have open, and its directory if nothing else is in it. What is no
+    /// database, or is not there, is left alone.
+    ///
+    /// # Errors
+    /// Those of [`dialsm_core::Db::destroy`].
+    pub fn destroy(path: impl AsRef<Path>) -> Result<()> {
+        let env: Arc<dyn Env> = OsEnv::new();
+        dialsm_core::Db::destroy(env.as_ref(), path.as_ref())
+    }
 }
 
 /// The options with this crate's router, unless they have one.

@@ -35,3 +35,8 @@ pub use dialsm_core::{
     ScanBatch, ScanOptions, Slice, Snapshot, StallCause, StallReport, StallTimes, UpgradeReport,
     UserPrefixExtractor, VerifyReport, WriteBatch, WriteOptions, key, keyspace, metrics, options,
 };
+
+/// The README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
