@@ -450,7 +450,10 @@ fn a_full_disk_met_once_passes_wherever_it_was_met() {
             run.faults.clear();
             let kinds: Vec<_> = met.iter().flatten().map(Error::kind).collect();
             assert!(kinds.iter().all(|kind| *kind == ErrorKind::NoSpace), "{op:?} of {part}: {kinds:?}");
-            assert!(!kinds.is_empty(), "{op:?} of {part} failed unnoticed");
+            // Without deferred syncs the flush settles its own table, fails, and is settled once more before
+            // anybody is told.
+            let is_made_good = part == "MANIFEST" && !tiny().deferred_sync;
+            assert!(!kinds.is_empty() || is_made_good, "{op:?} of {part} failed unnoticed");
             env.sleep(RESUMES_WITHIN);
             db.put(&synced(), b"after", b"").unwrap_or_else(|error| panic!("{op:?} of {part}: {error}"));
             db.flush().expect("flush");
