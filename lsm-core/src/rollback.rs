@@ -23,7 +23,7 @@ use crate::engine::Engine;
 use crate::keyspace::Alive;
 use crate::metrics::Counter;
 use crate::space::Space;
-use crate::tree::Tree;
+use crate::tree::{Tree, TreeState};
 use crate::types::SeqNo;
 use crate::{ErrorKind, manual};
 
@@ -61,7 +61,7 @@ pub(crate) fn next_urgent<'a>(engine: &Engine, alive: &'a Alive) -> Result<Optio
     if !may_roll_back(engine) || !(is_asked || is_at_limit(engine)) {
         return Ok(None);
     }
-    first(alive, |tree| claim(engine, tree, |_| rollback_of(tree)))
+    first(alive, |tree| claim(engine, tree, |state| rollback_of(tree, state, is_asked)))
 }
 
 /// What to do when nothing else is: a rollback, or a collection.
@@ -72,14 +72,14 @@ pub(crate) fn next_calm<'a>(engine: &Engine, alive: &'a Alive) -> Result<Option<
     if !may_roll_back(engine) || is_burst(engine) {
         return Ok(None);
     }
-    let rollback = first(alive, |tree| claim(engine, tree, |_| rollback_of(tree)))?;
+    let rollback = first(alive, |tree| claim(engine, tree, |state| rollback_of(tree, state, false)))?;
     if rollback.is_some() {
         return Ok(rollback);
     }
     for space in &alive.spaces {
         let Some(floor) = collect_floor(space) else { continue };
         for tree in &space.trees {
-            let picked = claim(engine, tree, |_| collection_of(tree, floor))?;
+            let picked = claim(engine, tree, |state| collection_of(tree, state, floor))?;
             if picked.is_some() {
                 return Ok(picked);
             }
@@ -96,9 +96,11 @@ pub(crate) fn is_due(engine: &Engine) -> bool {
     let alive = engine.keyspaces.alive();
     let is_collectable = |space: &Arc<Space>| {
         let floor = collect_floor(space);
-        floor.is_some_and(|floor| space.trees.iter().any(|tree| collection_of(tree, floor).is_some()))
+        let is_due = |tree: &Arc<Tree>, floor| collection_of(tree, &tree.lock(), floor).is_some();
+        floor.is_some_and(|floor| space.trees.iter().any(|tree| is_due(tree, floor)))
     };
-    alive.trees.iter().any(|tree| rollback_of(tree).is_some()) || alive.spaces.iter().any(is_collectable)
+    alive.trees.iter().any(|tree| rollback_of(tree, &tree.lock(), false).is_some())
+        || alive.spaces.iter().any(is_collectable)
 }
 
 fn first<'a>(
@@ -114,18 +116,23 @@ fn first<'a>(
     Ok(None)
 }
 
-fn rollback_of(tree: &Tree) -> Option<Plan> {
+/// Whether no caller wants the tree for itself.
+fn is_free(state: &TreeState) -> bool {
+    state.compactions_paused == 0
+}
+
+fn rollback_of(tree: &Tree, state: &TreeState, is_asked: bool) -> Option<Plan> {
     let view = tree.view_guard();
     // Most trees, most of the time.
-    if view.version.clues().0 == 0 {
+    if view.version.clues().0 == 0 || !(is_asked || is_free(state)) {
         return None;
     }
     pick_rollback(&view.version, &tree.options.load().strategy)
 }
 
-fn collection_of(tree: &Tree, floor: SeqNo) -> Option<Plan> {
+fn collection_of(tree: &Tree, state: &TreeState, floor: SeqNo) -> Option<Plan> {
     let view = tree.view_guard();
-    if view.version.redirected_bytes() == 0 {
+    if view.version.redirected_bytes() == 0 || !is_free(state) {
         return None;
     }
     pick_collect(&view.version, &tree.options.load().strategy, floor)
@@ -137,7 +144,7 @@ fn collect_floor(space: &Space) -> Option<SeqNo> {
     for tree in &space.trees {
         let state = tree.lock();
         let view = tree.view_guard();
-        if state.durable.clues().0 + view.version.clues().0 > 0 || state.compactions_paused > 0 {
+        if state.durable.clues().0 + view.version.clues().0 > 0 {
             return None;
         }
         floor = floor.min(state.durable_floor);

@@ -213,7 +213,7 @@ options! {
     clue_cache: bool [None] = true, in ANY, Live, Database;
 
     /// Whether clue entries are replaced by their values in the background, when all shards are calm or the
-    /// clue limit is reached.
+    /// clue limit is reached; with `automatic_compaction` off, too.
     rollback: bool [None] = true, in ANY, Live, Database;
 
     /// The same, in bytes of the clues' keys.
