@@ -308,10 +308,13 @@ fn reading_together_and_one_by_one_agree() {
         let least = if seed % 3 == 2 { 30 } else { 300 };
         assert!(counts.batched_by_multi_gets >= least && counts.batched_by_seeks >= least / 15, "{counts:?}");
         assert!(counts.multi_gets >= 40 && counts.seeks >= 100 && counts.found * 4 >= counts.keys);
-        assert!(counts.failed >= 10 && counts.survived >= 4 && counts.late >= 4, "{counts:?}");
+        assert!(counts.failed >= 10 && counts.survived >= 4 && counts.late >= 1, "{counts:?}");
         sum.keys += counts.keys;
+        sum.late += counts.late;
     }
-    assert!(sum.keys >= 10_000, "{sum:?}");
+    // A pool of threads answers sooner, so that fewer are late.
+    let late = if common::tiny().use_io_uring { 24 } else { 10 };
+    assert!(sum.keys >= 10_000 && sum.late >= late, "{sum:?}");
 }
 
 #[test]
