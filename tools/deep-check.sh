@@ -86,7 +86,7 @@ switches() {
     for options in shards=2,clue_cache=false shards=4 shards=8,clue_capping=false shards=4,rollback=false,deferred_sync=false; do
         run "with $options" env "DIALSM_TEST_OPTIONS=$options" DIALSM_TEST_REDIRECT=300 cargo test --locked -p dialsm-core \
             --test crash --test faults --test full_disk --test kill --test mixed_threads --test model --test sim \
-            -- --skip a_compaction_that_ends_while_a_flush_settles
+            -- --skip a_compaction_that_ends_while_a_flush_settles --skip what_a_manual_compaction_left_unsettled
     done
     # On a real disk a test that reads all it writes, in tiny blocks, would not come to an end.
     run "with direct reads" env DIALSM_TEST_OPTIONS=direct_writes=true,direct_reads=true \

@@ -101,14 +101,15 @@ cargo_tests "workspace" --workspace
 cargo_tests "invariants and zstd" -p dialsm-core -p dialsm-tools \
     --features dialsm-core/invariants,dialsm-core/zstd
 # The same tests with keyspaces cut into shards and many values redirected: no test may tell the difference.
-# (Left out are those that count the tables or syncs of one tree.)
+# (Left out are those that count the tables or syncs of one tree, or that let one call fail while nothing else runs.)
 sharded() { # options, permille redirected, cargo test arguments
     local options=$1 permille=$2
     shift 2
     export DIALSM_TEST_OPTIONS=$options DIALSM_TEST_REDIRECT=$permille
     cargo_tests "with $options, $permille of 1000 redirected" -p dialsm-core --features dialsm-core/invariants,dialsm-core/zstd \
         "$@" -- --skip a_compaction_that_ends_while_a_flush_settles --skip tables_are_copied_where_they_can_not_be_linked \
-        --skip properties_are_those_of_the_keyspace --skip a_single_keyspace_is_flushed_without --skip memory::
+        --skip properties_are_those_of_the_keyspace --skip a_single_keyspace_is_flushed_without --skip memory:: \
+        --skip what_a_manual_compaction_left_unsettled
     unset DIALSM_TEST_OPTIONS DIALSM_TEST_REDIRECT
 }
 sharded shards=2 500 --test model --test mixed_threads --test sim
