@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use dialsm::router::HashRouter;
 use dialsm_core::{
     CompactRangeOptions, Db, DbIterator, Options, ReadOptions, Result, WriteBatch, WriteOptions,
 };
@@ -29,6 +30,8 @@ impl Opener for Engine {
     fn open(&self, path: &Path, mut options: Options, mode: OpenMode) -> Result<Box<dyn Store>> {
         options.create_if_missing = mode == OpenMode::CreateIfMissing;
         options.error_if_exists = false;
+        // Whatever number of shards it has; a new one gets as many as an application's would.
+        options.router.get_or_insert_with(HashRouter::object);
         Ok(Box::new(Database { db: Db::open(self.env.clone(), path, options)? }))
     }
 

@@ -92,14 +92,15 @@ fn single_commands_work_on_the_engine() {
     assert!(stats["metrics"]["gets"].is_u64(), "{stats}");
     assert_eq!(dialsm(&engine, &["stats", "/db", "--property", "no.such"], b""), Err(1));
     assert_eq!(dialsm(&engine, &["put", "/db", "k", "v", "--set", "block_bytes=1"], b""), Err(2));
-    let _held = Db::open(engine.env.clone(), "/db".as_ref(), Options::default()).expect("nobody has it open");
+    let options = Options { router: Some(HashRouter::object()), ..Options::default() };
+    let _held = Db::open(engine.env.clone(), "/db".as_ref(), options).expect("nobody has it open");
     assert_eq!(dialsm(&engine, &["get", "/db", "k"], b""), Err(22), "busy");
 }
 
 #[test]
 fn files_of_a_real_database_can_be_dumped() {
     let engine = engine();
-    dialsm(&engine, &["load", "/db"], b"a\t1\nb\t2\nc\t3\n").expect("a load");
+    dialsm(&engine, &["load", "/db", "--set", "shards=1"], b"a\t1\nb\t2\nc\t3\n").expect("a load");
     dialsm(&engine, &["put", "/db", "d", "4"], b"").expect("a put");
     let manifest = text(dialsm(&engine, &["dump-manifest", "/db"], b""));
     assert!(manifest.contains("table_added ") && manifest.contains("entries=3 "), "{manifest}");

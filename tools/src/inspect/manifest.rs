@@ -74,6 +74,10 @@ fn record(offset: u64, record: &ManifestRecord, printer: &mut Printer<'_>) -> io
     for id in &record.keyspaces_dropped {
         printer.item("keyspace_dropped").number("id", u64::from(*id)).end()?;
     }
+    if let Some(span) = record.unlogged {
+        let item = printer.item("unlogged").number("from", span.from);
+        item.number("to", span.to.unwrap_or(0)).end()?;
+    }
     for void in &record.void_intervals {
         let item = printer.item("void_interval").word("tree", &void.tree.to_string());
         item.number("from", void.from).number("to", void.to).end()?;
