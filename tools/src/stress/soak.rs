@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use dialsm::router::HashRouter;
 use dialsm_core::{Db, Options, WriteOptions};
 use dialsm_io::{OsEnv, SplitMix64};
 use parking_lot::Mutex;
@@ -122,7 +123,7 @@ pub fn soak(soak: &Soak, out: &mut dyn Write) -> io::Result<bool> {
         return Err(io::Error::other(format!("{} is not empty", soak.dir.display())));
     }
     let failed = |error: dialsm_core::Error| io::Error::other(error.to_string());
-    let mut options = Options::default();
+    let mut options = Options { router: Some(HashRouter::object()), ..Options::default() };
     for (name, value) in &soak.options {
         options.set(name, value).map_err(failed)?;
     }
