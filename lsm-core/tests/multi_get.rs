@@ -329,7 +329,7 @@ fn a_cursor_reads_on_after_the_close() {
     let root = SimEnv::new(9);
     root.run(|| {
         let run = Run::new(root.clone(), 9, 0);
-        run.db.set_options(&[("automatic_compaction", "false")]).expect("live");
+        run.db.set_options(&[("automatic_compaction", "false"), ("batch_reads", "true")]).expect("live");
         for n in 0..3 {
             (0..200).for_each(|i| run.db.put(&unsynced(), &key(i * 3 + n), &[7; 100]).expect("put"));
             run.db.flush().expect("flush");
