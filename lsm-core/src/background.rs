@@ -179,7 +179,8 @@ fn run_worker(engine: &Arc<Engine>, index: usize) {
         }
         let Some(job) = next_job(engine) else {
             let retry_at = engine.scheduler.state.lock().retry_at;
-            engine.scheduler.wake.wait(seen, retry_at);
+            let until = [retry_at, next_pause(engine)].into_iter().flatten().min();
+            engine.scheduler.wake.wait(seen, until);
             continue;
         };
         caught(engine, || run(engine, job));
@@ -353,19 +354,20 @@ fn next_flush(alive: &[Arc<Tree>]) -> Option<(&Arc<Tree>, Arc<Buffer>)> {
 /// # Errors
 /// `Internal` if two plans want one table, `Callback` if the tree's comparator panics.
 fn next_compaction<'a>(engine: &Engine, alive: &'a [Arc<Tree>]) -> Result<Option<Picked<'a>>> {
+    let now = engine.env.now();
     let mut best: Option<(&Arc<Tree>, f64)> = None;
     if let [only] = alive {
         best = Some((only, 0.0));
     } else {
         for tree in alive {
-            let Some(plan) = may_compact(tree, &tree.lock()) else { continue };
+            let Some(plan) = should_compact(tree, &tree.lock(), now) else { continue };
             if best.is_none_or(|(_, score)| plan.score > score) {
                 best = Some((tree, plan.score));
             }
         }
     }
     let Some((tree, _)) = best else { return Ok(None) };
-    claim(engine, tree, |state| may_compact(tree, state))
+    claim(engine, tree, |state| should_compact(tree, state, now))
 }
 
 /// What `pick` finds under the tree's lock, its inputs claimed and room for them reserved.
@@ -414,6 +416,23 @@ fn may_compact(tree: &Tree, state: &TreeState) -> Option<Plan> {
         return None;
     }
     picker::pick(&tree.view_guard().version, &options.strategy)
+}
+
+/// As [`may_compact`], but while a burst of writes lasts, with patience.
+fn should_compact(tree: &Tree, state: &TreeState, now: Nanos) -> Option<Plan> {
+    let plan = may_compact(tree, state)?;
+    let options = tree.options.load();
+    let stretched = || tree.patience.stretched(now, &options.strategy, options.write_buffer_bytes as u64);
+    match options.level0_patience.then(stretched).flatten() {
+        Some(strategy) => picker::pick(&tree.view_guard().version, &strategy),
+        None => Some(plan),
+    }
+}
+
+/// When the first burst of writes that some tree is patient for counts as over.
+fn next_pause(engine: &Engine) -> Option<Nanos> {
+    let now = engine.env.now();
+    engine.keyspaces.alive_guard().trees.iter().filter_map(|tree| tree.patience.until(now)).min()
 }
 
 /// Whether nothing is left to do for now: no flush, no compaction, nothing to settle.

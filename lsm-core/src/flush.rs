@@ -67,6 +67,7 @@ impl Done {
         // From here on the next flush of this tree may begin; after a failure, this one again.
         self.tree.lock().flushing = false;
         installed?;
+        self.tree.note_flush(engine);
         engine.metrics.add_flush(bytes, engine.env.now() - self.started);
         engine.schedule();
         Ok(())

@@ -335,6 +335,12 @@ impl Metrics {
         self.add(Counter::OpenTables, 1u64.wrapping_neg());
     }
 
+    /// The value of one counter now.
+    pub fn total(&self, counter: Counter) -> u64 {
+        let cells = self.shards.iter().map(|shard| shard.0[counter as usize].load(Relaxed));
+        cells.fold(0, u64::wrapping_add)
+    }
+
     /// The values now.
     pub fn snapshot(&self) -> MetricsSnapshot {
         let sum = |cell: usize| {

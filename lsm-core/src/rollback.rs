@@ -37,9 +37,10 @@ fn is_at_limit(engine: &Engine) -> bool {
     clues > 0 && (clues >= max || bytes >= bytes_max)
 }
 
-/// Whether any tree is under pressure.
+/// Whether any tree is under pressure, or on its way there.
 fn is_burst(engine: &Engine) -> bool {
-    engine.keyspaces.alive_guard().trees.iter().any(|tree| tree.pressure() > 0.0)
+    let now = engine.env.now();
+    engine.keyspaces.alive_guard().trees.iter().any(|tree| tree.pressure() > 0.0 || tree.is_patient(now))
 }
 
 /// Whether a running rollback is to make room for writes.

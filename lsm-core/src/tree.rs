@@ -9,9 +9,11 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::Guard;
 use dialsm_io::Event;
+use dialsm_io::env::Nanos;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::compaction::debt::pending_compaction_bytes;
+use crate::compaction::patience::Patience;
 use crate::engine::Engine;
 use crate::key::{Comparator, Kind};
 use crate::manual::seal_as_leader;
@@ -161,6 +163,7 @@ pub(crate) struct Tree {
     /// Bytes that the active memtable may have now; see [`Tree::ration`].
     ration: AtomicU64,
     numbers: Numbers,
+    pub(crate) patience: Patience,
 }
 
 /// What a router may ask of a tree, kept where it changes.
@@ -199,6 +202,7 @@ impl Tree {
             merging,
             ration: AtomicU64::new(u64::MAX),
             numbers: Numbers::default(),
+            patience: Patience::default(),
             views,
             state: Mutex::new(state),
             stall: StallGate::new(door_changed),
@@ -312,6 +316,20 @@ impl Tree {
     #[inline]
     pub(crate) fn pressure(&self) -> f64 {
         f64::from_bits(self.numbers.pressure.load(Ordering::Acquire))
+    }
+
+    /// A memtable has become a run of L0.
+    pub(crate) fn note_flush(&self, engine: &Engine) {
+        let options = self.options.load();
+        let (version, now) = (&self.view_guard().version, engine.env.now());
+        self.patience.note_flush(now, &engine.metrics, version, &options.strategy, &options);
+    }
+
+    /// Whether it has a compaction wait until a burst of writes is over.
+    pub(crate) fn is_patient(&self, now: Nanos) -> bool {
+        let options = self.options.load();
+        let is_due = self.numbers.l0_runs.load(Ordering::Relaxed) >= options.level0_compaction_trigger;
+        is_due && options.level0_patience && self.patience.until(now).is_some()
     }
 
     /// Whether it should not take what another shard could.

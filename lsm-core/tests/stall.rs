@@ -52,7 +52,13 @@ impl Bench {
 
 /// Level 0 settings that leave only this slowdown and stop mark.
 fn level0(slowdown: usize, stop: usize) -> Options {
-    Options { level0_slowdown_trigger: slowdown, level0_stop_trigger: stop, ..tiny() }
+    Options {
+        level0_slowdown_trigger: slowdown,
+        level0_stop_trigger: stop,
+        // Compactions begin where the tests expect them.
+        level0_patience: false,
+        ..tiny()
+    }
 }
 
 /// Pending bytes as the only cause.
@@ -399,4 +405,30 @@ fn closing_lets_a_stalled_writer_go() {
         db.close().expect("close");
         writer.join();
     });
+}
+
+/// Level 0 gathers more runs than its trigger while one flush follows another, and is merged when no more
+/// come, though nobody calls.
+#[test]
+fn a_burst_is_merged_when_it_is_over() {
+    for level0_patience in [true, false] {
+        let bench = Bench::new();
+        bench.env.run(|| {
+            let db = bench.open(&Options { level0_patience, ..level0(20, 36) });
+            let files = || -> u32 {
+                let text = db.property("dialsm.num-files-at-level0").expect("known");
+                text.parse().expect("a number")
+            };
+            for run in 1..=9 {
+                flushes(&db, 1, 100);
+                // Time for a compaction that wants to begin, and less than the shortest pause.
+                bench.env.sleep(1_000_000);
+                let expected = if level0_patience { run..=run } else { 0..=1 };
+                assert!(expected.contains(&files()), "{} files after {run} flushes", files());
+            }
+            assert_eq!(db.is_idle(), !level0_patience, "a merge is owed");
+            bench.env.sleep(20_000_000);
+            assert!(files() <= 1, "{} files after a pause", files());
+        });
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod clues;
 pub mod debt;
 pub(crate) mod job;
 pub(crate) mod output;
+pub(crate) mod patience;
 pub mod picker;
 pub mod plan;
 pub mod strategy;

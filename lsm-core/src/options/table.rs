@@ -292,6 +292,11 @@ options! {
     /// Tables in level 0 at which its compaction starts. Each one costs every miss a look.
     level0_compaction_trigger: usize [Count] = 4, in 1..=1_000, Live, Keyspace;
 
+    /// Lets level 0 gather more tables than `level0_compaction_trigger`, up to half of `level0_slowdown_trigger`,
+    /// while writes come fast and reads are few: one compaction then takes more of them, and less is
+    /// written. When writes pause, `level0_compaction_trigger` counts again.
+    level0_patience: bool [None] = true, in ANY, Live, Keyspace;
+
     /// Tables in level 0 from which writes are slowed down. Not below
     /// `level0_compaction_trigger`.
     level0_slowdown_trigger: usize [Count] = 20, in 1..=100_000, Live, Keyspace;
