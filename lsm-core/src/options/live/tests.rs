@@ -259,6 +259,15 @@ const CHECKS: &[(&str, Check)] = &[
         writer.join();
         assert!(c.db.get(&Default::default(), b"stopped").expect("get").is_some());
     }),
+    ("level0_patience", |c| {
+        (0..3).for_each(|_| c.table(0, 100, 100));
+        c.db.set_options(&[("level0_compaction_trigger", "2"), ("automatic_compaction", "true")]).expect("set");
+        c.env.sleep(1_000_000);
+        assert_eq!(c.db.compactions(), 0);
+        c.set("level0_patience", "false");
+        c.env.sleep(1_000_000);
+        assert!(c.db.compactions() > 0);
+    }),
     ("pending_compaction_soft_bytes", |c| {
         owe_three_mib(c);
         c.set("pending_compaction_soft_bytes", "1M");
