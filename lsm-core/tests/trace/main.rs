@@ -39,6 +39,7 @@ fn options_of(seed: u64, deferred_sync: bool) -> Options {
         asynchronous_writes: seed.is_multiple_of(3),
         log_recycle_max: if seed % 5 < 3 { 2 } else { 0 },
         subcompactions_max: 1 + seed as usize % 3,
+        level0_patience: seed % 3 == 1,
         ..tiny()
     }
 }

@@ -209,6 +209,7 @@ fn options(rng: &mut SplitMix64) -> Options {
         block_bytes: one_of(&[256, 1024, 4096]),
         level0_compaction_trigger: trigger,
         level0_slowdown_trigger: trigger + 3,
+        level0_patience: one_of(&[0, 1]) == 1,
         level0_stop_trigger: trigger + one_of(&[4, 8]) as usize,
         level_base_bytes: one_of(&[64, 128, 256]) << 10,
         level_multiplier: one_of(&[2, 3, 5]) as f64,

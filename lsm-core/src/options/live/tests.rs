@@ -261,7 +261,8 @@ const CHECKS: &[(&str, Check)] = &[
     }),
     ("level0_patience", |c| {
         (0..3).for_each(|_| c.table(0, 100, 100));
-        c.db.set_options(&[("level0_compaction_trigger", "2"), ("automatic_compaction", "true")]).expect("set");
+        c.db.set_options(&[("level0_compaction_trigger", "2"), ("automatic_compaction", "true")])
+            .expect("set");
         c.env.sleep(1_000_000);
         assert_eq!(c.db.compactions(), 0);
         c.set("level0_patience", "false");
