@@ -422,7 +422,7 @@ fn may_compact(tree: &Tree, state: &TreeState) -> Option<Plan> {
 fn should_compact(tree: &Tree, state: &TreeState, now: Nanos) -> Option<Plan> {
     let plan = may_compact(tree, state)?;
     let options = tree.options.load();
-    let stretched = || tree.patience.stretched(now, &options.strategy, options.write_buffer_bytes as u64);
+    let stretched = || tree.patience.stretched(now, &options.strategy, options.write_buffer_bytes);
     match options.level0_patience.then(stretched).flatten() {
         Some(strategy) => picker::pick(&tree.view_guard().version, &strategy),
         None => Some(plan),
