@@ -251,10 +251,11 @@ fn handoff_text(engine: &Engine) -> String {
     handoff_figures(engine).iter().map(|(name, value)| format!("{name} {value}\n")).collect()
 }
 
-/// Stalls of these trees so far.
+/// Stalls so far of the keyspaces whose trees these are.
 pub(crate) fn stalls(engine: &Engine, trees: &[Arc<Tree>]) -> StallReport {
     let now = engine.env.now();
-    trees.iter().fold(StallReport::default(), |sum, tree| sum.plus(&tree.stall.report(now)))
+    let keyspaces = trees.iter().filter(|tree| tree.id.shard == 0);
+    keyspaces.fold(StallReport::default(), |sum, tree| sum.plus(&tree.stall.report(now)))
 }
 
 pub(crate) fn stats_text(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {

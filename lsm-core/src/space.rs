@@ -127,6 +127,7 @@ impl Space {
                 .collect(),
         ));
         let door_changed = env.event();
+        let stalls = Arc::default();
         let tree = |(shard, (version, durable_floor)): (usize, (Arc<Version>, SeqNo))| {
             let start = TreeStart {
                 id: TreeId { keyspace: id, shard: shard as u16 },
@@ -137,6 +138,7 @@ impl Space {
                 version,
                 durable_floor,
                 door_changed: door_changed.clone(),
+                stalls: Arc::clone(&stalls),
             };
             Arc::new(Tree::new(start, views.clone(), budget.clone()))
         };

@@ -28,7 +28,7 @@ use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
 use crate::version::set::{FlushGroup, Install};
 use crate::write::budget::{Charge, WriteBudget};
-use crate::write::stall::{StallGate, StallInputs, admission};
+use crate::write::stall::{StallGate, StallInputs, StallReport, admission};
 
 /// What the last memtable that may be opened takes before the flush of the oldest has begun, as a
 /// share of its size.
@@ -126,6 +126,8 @@ pub(crate) struct TreeStart {
     pub(crate) durable_floor: SeqNo,
     /// Rung when a door of the keyspace changes: who waits at one may go by another.
     pub(crate) door_changed: Arc<dyn Event>,
+    /// Of the keyspace, too.
+    pub(crate) stalls: Arc<Mutex<StallReport>>,
 }
 
 /// The published view of a tree, for a short look.
@@ -179,7 +181,8 @@ struct Numbers {
 impl Tree {
     /// A tree whose first view is among `views`.
     pub(crate) fn new(start: TreeStart, views: Arc<Views>, budget: Arc<WriteBudget>) -> Tree {
-        let TreeStart { id, shards, name, options, merging, version, durable_floor, door_changed } = start;
+        let TreeStart { id, shards, name, options, merging, version, durable_floor, door_changed, stalls } =
+            start;
         let next_epoch = version.l0().first().map_or(1, |newest| newest.meta().epoch + 1);
         let state = TreeState {
             durable: version,
@@ -205,7 +208,7 @@ impl Tree {
             patience: Patience::default(),
             views,
             state: Mutex::new(state),
-            stall: StallGate::new(door_changed),
+            stall: StallGate::new(door_changed, stalls),
             budget,
             dropped: AtomicBool::new(false),
         }

@@ -27,6 +27,10 @@ fn options(shards: usize) -> Options {
 
 /// A database whose flushes take half a second each.
 fn slow_flushes(seed: u64, options: Options, body: impl FnOnce(&Db)) {
+    slow_flushes_in(seed, options, |_, db| body(db));
+}
+
+fn slow_flushes_in(seed: u64, options: Options, body: impl FnOnce(&Arc<SimEnv>, &Db)) {
     let env = SimEnv::new(seed);
     let faults = FaultFs::new(env.sim_fs().clone());
     let clock = env.clone();
@@ -36,7 +40,7 @@ fn slow_flushes(seed: u64, options: Options, body: impl FnOnce(&Db)) {
         let db = Db::open_in(machine.clone() as Arc<dyn Env>, Path::new(DIR), options, &[]).expect("open");
         let slow = Rule::every(OpKind::Write, Fault::Delay(500_000_000));
         faults.add(slow.on(".sst"));
-        body(&db);
+        body(&env, &db);
     });
     assert_eq!(env.take_panics(), Vec::<String>::new());
 }
@@ -73,6 +77,29 @@ fn with_redirecting_off_the_same_writes_wait() {
         }
         assert_eq!(db.metrics().counters.redirects, 0);
         assert!(db.stalls().all.total_ns > 400_000_000, "{:?}", db.stalls());
+    });
+}
+
+#[test]
+fn writers_that_wait_at_several_shards_at_once_make_one_stall() {
+    slow_flushes_in(4, Options { redirect: false, ..options(4) }, |env, db| {
+        let writers: Vec<_> = (0..8u64)
+            .map(|writer| {
+                let db = db.clone();
+                let job = move || {
+                    for n in 0..150u64 {
+                        let key = (n * 8 + writer).to_be_bytes();
+                        db.put(&WriteOptions::default(), &key, &value(n)).expect("put");
+                    }
+                };
+                env.spawn("writer", Box::new(job)).expect("spawn")
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join());
+        let waited: u64 = db.metrics().stalls.iter().map(|stall| stall.ns).sum();
+        let stalled = db.stalls().all.total_ns;
+        assert!(stalled > 400_000_000 && stalled <= env.now(), "{stalled} of {}", env.now());
+        assert!(waited > 2 * stalled, "{waited} in sum, {stalled} stalled");
     });
 }
 

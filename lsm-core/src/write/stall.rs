@@ -12,7 +12,7 @@
 //!
 //! What is counted: a stall lasts from the moment a write may not proceed until it may, delays
 //! included, in wall time. Writers that wait at the same time for the same cause share one
-//! interval.
+//! interval, at whatever doors of a keyspace's shards they wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -179,17 +179,18 @@ pub(crate) struct StallGate {
     changed: Arc<dyn Event>,
     /// When the next delayed write may go.
     next_slot: AtomicU64,
-    times: Mutex<StallReport>,
+    /// Those of all doors of the keyspace.
+    times: Arc<Mutex<StallReport>>,
 }
 
 impl StallGate {
-    pub(crate) fn new(changed: Arc<dyn Event>) -> StallGate {
+    pub(crate) fn new(changed: Arc<dyn Event>, times: Arc<Mutex<StallReport>>) -> StallGate {
         StallGate {
             level: AtomicU8::new(0),
             admission: Mutex::new(Admission::Open),
             changed,
             next_slot: AtomicU64::new(0),
-            times: Mutex::new(StallReport::default()),
+            times,
         }
     }
 
@@ -218,7 +219,7 @@ impl StallGate {
         *self.admission.lock()
     }
 
-    /// Stalls so far.
+    /// Stalls so far, at any door of the keyspace.
     pub(crate) fn report(&self, now: Nanos) -> StallReport {
         let times = *self.times.lock();
         StallReport { all: times.all.up_to(now), by_cause: times.by_cause.map(|t| t.up_to(now)) }
