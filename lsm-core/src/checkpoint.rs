@@ -8,7 +8,7 @@
 //! ```
 //! Tables are linked, since nobody ever writes to them again, and copied where linking is refused
 //! (another file system). The log is always copied: the database goes on appending to its segments,
-//! and recycles them (H16). The copy has the identity of the original, because each file carries it.
+//! and recycles them (H16). Tables of all shard directories come into this one directory. The copy has the identity of the original, because each file carries it.
 //!
 //! Invariants:
 //! - *One moment*: while the cut is made nothing settles and no group is logged, so all floors and all
@@ -186,8 +186,10 @@ fn try_cut<'a>(engine: &'a Engine, log: &mut LogWriter, last_seqno: SeqNo) -> Re
 /// Fills `dir` with what `cut` holds; durable when this returns, but for the name of `dir`.
 fn build(engine: &Engine, mut cut: Cut<'_>, dir: &Path) -> Result<()> {
     let fs = engine.env.fs().as_ref();
-    for (_, table) in cut.record.edits.iter().flat_map(|edit| &edit.added) {
+    for (_, table) in cut.record.edits.iter_mut().flat_map(|edit| &mut edit.added) {
         link_or_copy(engine, table, dir)?;
+        // Wherever it lay here, there it is in the database's own directory.
+        table.dir_id = 0;
     }
     for segment in &cut.log.segments {
         copy_segment(engine, segment, dir)?;
@@ -201,8 +203,8 @@ fn build(engine: &Engine, mut cut: Cut<'_>, dir: &Path) -> Result<()> {
 fn link_or_copy(engine: &Engine, table: &TableDesc, dir: &Path) -> Result<()> {
     engine.check_open()?;
     let fs = engine.env.fs();
-    let name = FileName::Table(table.number);
-    let (from, to) = (name.path(&engine.dir), name.path(dir));
+    let from = engine.table_path((table.dir_id, table.number));
+    let to = FileName::Table(table.number).path(dir);
     match fs.hard_link(&from, &to) {
         Err(error) if error.kind() != ErrorKind::NoSpace => {}
         linked => return linked,

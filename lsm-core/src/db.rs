@@ -2,7 +2,7 @@
 //!
 //! Calls without a keyspace mean the default one; `db/in_keyspace.rs` has the same for any.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,7 +32,7 @@ use crate::write::admission::admit;
 use crate::write::route::places;
 use crate::write::stall::StallReport;
 use crate::{Error, ErrorKind, Result, Slice, UpgradeReport, background, checkpoint, keyspace, manual, open};
-use crate::{options, properties, read_only, rollback, upgrade, verify};
+use crate::{options, properties, read_only, rollback, table_dirs, upgrade, verify};
 
 mod in_keyspace;
 
@@ -566,12 +566,23 @@ impl Db {
         saved
     }
 
-    /// Removes a database and all its files; the directory too, if nothing else is in it.
+    /// Removes a database and all its files; the directory too, if nothing else is in it. Its shard
+    /// directories are emptied, too, where they still are what and where they were when it was opened last.
     ///
     /// # Errors
     /// `Busy` if it is open; `Foreign`, with nothing removed, if the files are those of another
-    /// engine that uses the same names; those of the file system. A directory without a database is no error.
+    /// engine that uses the same names, or of a shard; those of the file system. A directory without a database is no error.
     pub fn destroy(env: &dyn Env, path: &Path) -> Result<()> {
+        Db::destroy_with(env, path, &[])
+    }
+
+    /// The same for a database some of whose [`Options::shard_dirs`] have moved since: `shard_dirs` says
+    /// where they are now. Those that are neither there nor where they were keep their files.
+    ///
+    /// # Errors
+    /// Those of [`Db::destroy`]; `Foreign`, with nothing removed, if one of `shard_dirs` is another
+    /// database's.
+    pub fn destroy_with(env: &dyn Env, path: &Path, shard_dirs: &[PathBuf]) -> Result<()> {
         env.check_fork()?;
         let fs = env.fs();
         if !fs.exists(path)? {
@@ -579,15 +590,27 @@ impl Db {
         }
         let lock = fs.lock(&FileName::Lock.path(path), LockMode::Exclusive)?;
         refuse_foreign(fs.as_ref(), path)?;
+        if fs.exists(&FileName::ShardDir.path(path))? {
+            let text = "a shard directory goes with the database that it belongs to";
+            return Err(Error::new(ErrorKind::Foreign, text).at_path(path));
+        }
+        let doomed = table_dirs::find_for_removal(fs.as_ref(), path, shard_dirs)?;
         let mut names = fs.list(path)?;
         // CURRENT first: a crash in between leaves orphans, never half a database that opens.
         names.sort_by_key(|name| name != crate::filename::CURRENT);
+        let kept = |file: &FileName| matches!(file, FileName::Lock | FileName::ShardDirs);
         for name in &names {
-            if FileName::parse(name).is_some_and(|parsed| !matches!(parsed, FileName::Lock)) {
+            if FileName::parse(name).is_some_and(|parsed| !kept(&parsed)) {
                 fs.unlink(&path.join(name))?;
             }
         }
         fs.sync_dir(path)?;
+        if names.contains(&FileName::ShardDirs.to_string()) {
+            table_dirs::remove_found(fs.as_ref(), doomed)?;
+            // What said which those are goes last.
+            fs.unlink(&FileName::ShardDirs.path(path))?;
+            fs.sync_dir(path)?;
+        }
         fs.unlink(&FileName::Lock.path(path))?;
         drop(lock);
         match fs.remove_dir(path) {

@@ -22,8 +22,9 @@ use crate::scan::workers::ScanWorkers;
 use crate::snapshot::SnapshotList;
 use crate::space::Space;
 use crate::table::{ReadStats, TableReader};
+use crate::table_dirs::TableDirs;
 use crate::tree::Tree;
-use crate::types::{DbId, FileNumber, SeqNo, TreeId};
+use crate::types::{DbId, FileNumber, SeqNo, TablePlace, TreeId};
 use crate::unlogged::Voids;
 use crate::version::TableFile;
 use crate::version::edit::{HashKey, UnloggedSpan};
@@ -39,6 +40,8 @@ pub(crate) struct Engine {
     /// Asynchronous I/O of this database; shut down when it is closed.
     pub(crate) io: Arc<dyn AsyncIo>,
     pub(crate) dir: PathBuf,
+    /// Where tables lie: there, unless shards have directories of their own.
+    pub(crate) table_dirs: TableDirs,
     pub(crate) db_id: DbId,
     /// Of the hash that places keys in shards.
     pub(crate) hash_key: HashKey,
@@ -99,6 +102,11 @@ impl Engine {
     /// A file number never used before.
     pub(crate) fn new_file_number(&self) -> FileNumber {
         FileNumber(self.next_file.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The path of a table.
+    pub(crate) fn table_path(&self, (dir_id, number): TablePlace) -> PathBuf {
+        FileName::Table(number).path(self.table_dirs.path(dir_id))
     }
 
     /// The number that the next file would get.
@@ -216,7 +224,7 @@ impl Engine {
     }
 
     pub(crate) fn open_table_file(&self, tree: &Tree, table: &TableFile) -> Result<Arc<TableReader>> {
-        let path = FileName::Table(table.number()).path(&self.dir);
+        let path = self.table_path(table.place());
         let options = OpenOptions { direct: self.options.load().direct_reads };
         let file =
             self.env.fs().open_with(&path, Access::Read, options).map_err(|error| match error.kind() {

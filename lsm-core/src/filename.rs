@@ -5,6 +5,7 @@
 //! NNNNNN.log        log segment       LOCK      advisory lock, empty
 //! MANIFEST-NNNNNN   manifest          LOG       text log for humans
 //! OPTIONS-NNNNNN    options           X.tmp     X being written; goes at the next open
+//! SHARD_DIRS        shard directories SHARD_DIR whose directory it lies in, in each of those
 //! ```
 //! `NNNNNN` is the file number in decimal, padded with zeros to six digits. Invariant: a name has
 //! one meaning and a meaning has one name (`000001` is a number, `0000001` is not), so that a file
@@ -36,6 +37,10 @@ pub enum FileName {
     Options(FileNumber),
     /// `LOG`.
     InfoLog,
+    /// `SHARD_DIRS`: the shard directories of a database.
+    ShardDirs,
+    /// `SHARD_DIR`: the marker in one of them.
+    ShardDir,
     /// An unfinished file; the name as it is, `.tmp` included.
     Temp(String),
 }
@@ -52,6 +57,8 @@ impl FileName {
             CURRENT => return Some(FileName::Current),
             "LOCK" => return Some(FileName::Lock),
             "LOG" => return Some(FileName::InfoLog),
+            "SHARD_DIRS" => return Some(FileName::ShardDirs),
+            "SHARD_DIR" => return Some(FileName::ShardDir),
             _ => {}
         }
         if let Some(digits) = name.strip_prefix("MANIFEST-") {
@@ -74,7 +81,11 @@ impl FileName {
             FileName::Table(n) | FileName::Log(n) | FileName::Manifest(n) | FileName::Options(n) => Some(*n),
             // Of what it was to become: a name that a crash left behind can't be made again.
             FileName::Temp(name) => FileName::parse(name.strip_suffix(".tmp")?)?.number(),
-            FileName::Current | FileName::Lock | FileName::InfoLog => None,
+            FileName::Current
+            | FileName::Lock
+            | FileName::InfoLog
+            | FileName::ShardDirs
+            | FileName::ShardDir => None,
         }
     }
 
@@ -94,6 +105,8 @@ impl fmt::Display for FileName {
             FileName::Lock => f.write_str("LOCK"),
             FileName::Options(n) => write!(f, "OPTIONS-{n}"),
             FileName::InfoLog => f.write_str("LOG"),
+            FileName::ShardDirs => f.write_str("SHARD_DIRS"),
+            FileName::ShardDir => f.write_str("SHARD_DIR"),
             FileName::Temp(name) => f.write_str(name),
         }
     }
@@ -116,6 +129,7 @@ mod tests {
     fn names_and_meanings_are_one_to_one() {
         let numbers = [0, 1, 99, 999_999, 1_000_000, u64::MAX].map(FileNumber);
         let mut names = vec![FileName::Current, FileName::Lock, FileName::InfoLog];
+        names.extend([FileName::ShardDirs, FileName::ShardDir]);
         for n in numbers {
             names.extend([FileName::Table(n), FileName::Log(n), FileName::Manifest(n), FileName::Options(n)]);
         }

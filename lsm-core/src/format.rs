@@ -1,10 +1,10 @@
-//! The header that tables, log segments and manifests start with. (`CURRENT` and OPTIONS are text and say
+//! The header that tables, log segments, manifests and the files about shard directories start with. (`CURRENT` and OPTIONS are text and say
 //! their version as text; `LOCK` is empty.)
 //!
 //! ```text
 //! offset size field
 //!      0    8 magic             "DiaLSM\r\n": shows files mangled by text-mode copies
-//!      8    1 kind              1 table, 2 log segment, 3 manifest
+//!      8    1 kind              1 table, 2 log segment, 3 manifest, 4 SHARD_DIRS, 5 SHARD_DIR
 //!      9    1 zero
 //!     10    2 format version    of this kind of file
 //!     12    4 header bytes      64 + extension area; a multiple of 8
@@ -39,13 +39,21 @@ pub enum FileKind {
     Log = 2,
     /// A manifest.
     Manifest = 3,
+    /// The list of a database's shard directories.
+    ShardDirs = 4,
+    /// The marker of one of them.
+    ShardDir = 5,
 }
 
 impl FileKind {
     /// The newest format version this build writes and reads.
     pub fn version(self) -> u16 {
         match self {
-            FileKind::Table | FileKind::Log | FileKind::Manifest => 1,
+            FileKind::Table
+            | FileKind::Log
+            | FileKind::Manifest
+            | FileKind::ShardDirs
+            | FileKind::ShardDir => 1,
         }
     }
 
@@ -54,6 +62,8 @@ impl FileKind {
             FileKind::Table => "table",
             FileKind::Log => "log segment",
             FileKind::Manifest => "manifest",
+            FileKind::ShardDirs => "list of shard directories",
+            FileKind::ShardDir => "marker of a shard directory",
         }
     }
 }

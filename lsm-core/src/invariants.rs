@@ -29,7 +29,6 @@ mod checks {
     use std::sync::Arc;
 
     use crate::engine::Engine;
-    use crate::filename::FileName;
     use crate::key;
     use crate::range_del::{RangeDels, RangeTombstone};
     use crate::read::internal::InternalIter;
@@ -134,7 +133,7 @@ mod checks {
     /// `Internal` for a broken invariant.
     pub(crate) fn check_settling(engine: &Engine, version: &Version) -> Result<()> {
         for (_, table) in version.all_tables() {
-            let path = FileName::Table(table.number()).path(&engine.dir);
+            let path = engine.table_path(table.place());
             if engine.env.fs().exists(&path).is_ok_and(|there| !there) {
                 return Err(broken("the manifest is about to name a table that is not there").at_path(&path));
             }

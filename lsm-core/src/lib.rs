@@ -65,6 +65,7 @@ pub mod slice;
 pub mod snapshot;
 mod space;
 pub mod table;
+mod table_dirs;
 mod tree;
 pub mod types;
 mod unlogged;

@@ -8,27 +8,26 @@
 use parking_lot::Mutex;
 
 use crate::engine::Engine;
-use crate::filename::FileName;
-use crate::types::FileNumber;
+use crate::types::TablePlace;
 
-/// Numbers of tables that nothing needs any more.
+/// Tables that nothing needs any more.
 #[derive(Default)]
 pub(crate) struct Graveyard {
-    dead: Mutex<Vec<FileNumber>>,
+    dead: Mutex<Vec<TablePlace>>,
 }
 
 impl Graveyard {
-    /// Takes the number of a table whose last handle is being dropped.
-    pub(crate) fn push(&self, number: FileNumber) {
-        self.dead.lock().push(number);
+    /// Takes a table whose last handle is being dropped.
+    pub(crate) fn push(&self, table: TablePlace) {
+        self.dead.lock().push(table);
     }
 
     /// Unlinks one file of those that have gathered; false if there is none. A failure leaves an
     /// orphan for the next opening.
     pub(crate) fn bury_one(&self, engine: &Engine) -> bool {
-        let Some(number) = self.dead.lock().pop() else { return false };
-        engine.tables.evict(number);
-        let _ = engine.env.fs().unlink(&FileName::Table(number).path(&engine.dir));
+        let Some(table) = self.dead.lock().pop() else { return false };
+        engine.tables.evict(table.1);
+        let _ = engine.env.fs().unlink(&engine.table_path(table));
         true
     }
 

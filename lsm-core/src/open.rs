@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
-use dialsm_io::fs::{LockMode, parent_dir};
+use dialsm_io::fs::{FileLock, LockMode, parent_dir};
 use dialsm_io::{Env, Fs, IoOptions};
 
 use crate::background::Scheduler;
@@ -28,7 +28,8 @@ use crate::options::{KeyspaceOptions, Options, RecoveryMode};
 use crate::routing::{Placement, SHARDS_MAX};
 use crate::snapshot::SnapshotList;
 use crate::space::Space;
-use crate::types::{DbId, FileNumber};
+use crate::table_dirs::{self, OpenDirs, TableDirs, Wanted};
+use crate::types::{DbId, FileNumber, TablePlace};
 use crate::upgrade::FORMAT_VERSION;
 use crate::version::edit::{KeyspaceDesc, ManifestRecord, TreeEdit};
 use crate::version::set::{VersionSet, start_manifest};
@@ -66,14 +67,15 @@ pub(crate) fn open(
     }
     let lock = fs.lock(&FileName::Lock.path(dir), LockMode::Exclusive)?;
     if !fs.exists(&FileName::Current.path(dir))? {
+        table_dirs::check_for_new(fs.as_ref(), dir, &options.shard_dirs)?;
         create(env.as_ref(), dir, &options)?;
     } else if options.error_if_exists {
         return Err(Error::new(ErrorKind::AlreadyExists, "the database exists, and error_if_exists is set")
             .at_path(dir));
     }
-    let mut found = read_state(env.as_ref(), dir, &options)?;
+    let (mut found, dirs) = read_state(env.as_ref(), dir, &options, false)?;
     let voids = found.take_voids();
-    let engine = build(env, dir, options, keyspaces, found, lock, false)?;
+    let engine = build(env, dir, options, keyspaces, found, dirs.locked_with(lock), false)?;
     recovery::replay(&engine)?;
     unlogged::recover(&engine, voids)?;
     // Writes the fresh manifest: there is none to append to yet.
@@ -121,8 +123,14 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
                 let text = format!("CURRENT is missing, but {name} is here: this is no empty directory");
                 return Err(Error::corruption(text).at_path(dir));
             }
+            Some(FileName::ShardDir) => {
+                let text = "this is a shard directory of a database, and can't be another one's own";
+                return Err(Error::invalid(text).at_path(dir));
+            }
             // Left by an attempt that did not come as far as CURRENT.
-            Some(FileName::Manifest(_) | FileName::Temp(_)) => fs.unlink(&dir.join(&name))?,
+            Some(FileName::Manifest(_) | FileName::Temp(_) | FileName::ShardDirs) => {
+                fs.unlink(&dir.join(&name))?;
+            }
             _ => {}
         }
     }
@@ -158,7 +166,7 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
 }
 
 /// 16 random bytes.
-fn draw(env: &dyn Env) -> [u8; 16] {
+pub(crate) fn draw(env: &dyn Env) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&env.random_u64().to_le_bytes());
     bytes[8..].copy_from_slice(&env.random_u64().to_le_bytes());
@@ -174,42 +182,58 @@ fn shards_of_new(options: &Options) -> u16 {
     }
 }
 
-pub(crate) fn read_state(env: &dyn Env, dir: &Path, options: &Options) -> Result<Found> {
+/// What the manifest says, and the directories of its tables, with all that it names in its place.
+pub(crate) fn read_state(
+    env: &dyn Env,
+    dir: &Path,
+    options: &Options,
+    read_only: bool,
+) -> Result<(Found, OpenDirs)> {
     let fs = env.fs();
     let mut found = state::read_manifest(fs.as_ref(), dir)?;
     let names = fs.list(dir)?;
-    check_there(dir, &names, &found, options)?;
+    let elsewhere = found.tables().filter(|table| table.dir_id != 0);
+    let wanted = Wanted {
+        db_id: found.db_id,
+        own: dir,
+        own_names: &names,
+        given: &options.shard_dirs,
+        needed: elsewhere.map(|table| (table.dir_id, table.number)).collect(),
+        read_only,
+    };
+    let dirs = table_dirs::open(env, &wanted)?;
+    check_there(&dirs, &names, &found, options)?;
     // Numbers that a crash kept out of the manifest are not used again either.
-    for name in names {
-        if let Some(number) = FileName::parse(&name).and_then(|name| name.number()) {
+    for name in names.iter().chain(dirs.names.values().flatten()) {
+        if let Some(number) = FileName::parse(name).and_then(|name| name.number()) {
             found.next_file = found.next_file.max(FileNumber(number.0 + 1));
         }
     }
-    Ok(found)
+    Ok((found, dirs))
 }
 
 /// Fails if a file that a settled manifest relies on is not there. Besides losing its data, going on
 /// would make the loss final: it may be the manifest that was cut back to an older state, and what
-/// that does not name is removed.
-fn check_there(dir: &Path, names: &[String], found: &Found, options: &Options) -> Result<()> {
-    let missing = |file: FileName| {
+/// that does not name is removed. `names` are those in the database's own directory.
+fn check_there(open: &OpenDirs, names: &[String], found: &Found, options: &Options) -> Result<()> {
+    let missing = |dir_id: u8, file: FileName| {
+        let names = open.names.get(&dir_id).map_or(names, Vec::as_slice);
+        let path = file.path(open.dirs.path(dir_id));
         let gone = names.binary_search(&file.to_string()).is_err();
-        gone.then(|| Error::corruption("a file that the manifest needs is missing").at_path(&file.path(dir)))
+        gone.then(|| Error::corruption("a file that the manifest needs is missing").at_path(&path))
     };
     let mut tables = BTreeSet::new();
-    for (_, number) in
-        found.spaces.values().flat_map(|space| &space.trees).flat_map(|tree| tree.tables.keys())
-    {
-        missing(FileName::Table(*number)).map_or(Ok(()), Err)?;
-        if !tables.insert(*number) {
-            let path = FileName::Table(*number).path(dir);
+    for table in found.tables() {
+        missing(table.dir_id, FileName::Table(table.number)).map_or(Ok(()), Err)?;
+        if !tables.insert(table.number) {
+            let path = FileName::Table(table.number).path(open.dirs.path(table.dir_id));
             return Err(Error::corruption("the manifest names a table twice").at_path(&path));
         }
     }
     // Salvage makes do with the segments that are left.
     let salvage = options.recovery_mode == RecoveryMode::SkipAnyCorrupted;
     let Some(newest) = found.log_named.filter(|_| !salvage) else { return Ok(()) };
-    [found.replay_start, newest].iter().try_for_each(|n| missing(FileName::Log(*n)).map_or(Ok(()), Err))
+    [found.replay_start, newest].iter().try_for_each(|n| missing(0, FileName::Log(*n)).map_or(Ok(()), Err))
 }
 
 /// All keyspaces that were found, and those that `keyspaces` names and are not there yet, by ascending
@@ -341,7 +365,7 @@ pub(crate) fn build(
     options: Options,
     keyspaces: &[(&str, KeyspaceOptions)],
     mut found: Found,
-    lock: Box<dyn dialsm_io::fs::FileLock>,
+    (table_dirs, lock): (TableDirs, Box<dyn FileLock>),
     read_only: bool,
 ) -> Result<Arc<Engine>> {
     let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
@@ -395,6 +419,7 @@ pub(crate) fn build(
         inside: AtomicUsize::new(0),
         lock: parking_lot::Mutex::new(Some(lock)),
         dir: dir.to_path_buf(),
+        table_dirs,
         options: LiveOptions::new(env.as_ref(), options),
         env,
     }))
@@ -413,28 +438,39 @@ fn save_options(engine: &Engine) -> Result<()> {
 fn remove_orphans(engine: &Engine) -> Result<()> {
     let fs = engine.env.fs();
     let views: Vec<_> = engine.keyspaces.alive().trees.iter().map(|tree| tree.view()).collect();
-    let live: BTreeSet<FileNumber> =
-        views.iter().flat_map(|view| view.version.all_tables()).map(|(_, table)| table.number()).collect();
+    let live: BTreeSet<TablePlace> =
+        views.iter().flat_map(|view| view.version.all_tables()).map(|(_, table)| table.place()).collect();
     let segments = engine.log.numbers();
     let manifest = engine.versions.manifest_number();
-    let mut removed = false;
-    for name in fs.list(&engine.dir)? {
-        let orphan = match FileName::parse(&name) {
-            Some(FileName::Table(number)) => !live.contains(&number),
-            Some(FileName::Log(number)) => !segments.contains(&number),
-            Some(FileName::Manifest(number)) => number != manifest,
-            Some(FileName::Temp(_)) => true,
+    let is_orphan = |file: FileName| match file {
+        FileName::Table(number) => !live.contains(&(0, number)),
+        FileName::Log(number) => !segments.contains(&number),
+        FileName::Manifest(number) => number != manifest,
+        FileName::Temp(_) => true,
+        _ => false,
+    };
+    remove_from(fs.as_ref(), &engine.dir, is_orphan)?;
+    for (id, path) in engine.table_dirs.others() {
+        let is_orphan = |file: FileName| match file {
+            FileName::Table(number) => !live.contains(&(id, number)),
+            FileName::Temp(_) => true,
             _ => false,
         };
-        if orphan {
-            fs.unlink(&engine.dir.join(&name))?;
+        remove_from(fs.as_ref(), path, is_orphan)?;
+    }
+    Ok(())
+}
+
+/// Removes the files in `dir` that are to go.
+fn remove_from(fs: &dyn Fs, dir: &Path, is_to_go: impl Fn(FileName) -> bool) -> Result<()> {
+    let mut removed = false;
+    for name in fs.list(dir)? {
+        if FileName::parse(&name).is_some_and(&is_to_go) {
+            fs.unlink(&dir.join(&name))?;
             removed = true;
         }
     }
-    if removed {
-        fs.sync_dir(&engine.dir)?;
-    }
-    Ok(())
+    if removed { fs.sync_dir(dir) } else { Ok(()) }
 }
 
 /// Ends an opening's work: running jobs stop soon, workers are joined, and when this returns nobody

@@ -128,6 +128,9 @@ fn find(name: &str) -> std::result::Result<&'static Row, String> {
     ROWS.iter().find(|row| row.info.name == name).ok_or_else(|| "no such option".into())
 }
 
+/// The manifest has a byte for the directory of a table, and 0 is the database's own.
+const SHARD_DIRS_MAX: usize = 255;
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
@@ -197,6 +200,12 @@ impl Options {
         }
         if let Some(PrefixExtractor::Custom(c)) = &self.prefix_extractor {
             problems.extend(check_user_name("prefix_extractor", c.name()).err());
+        }
+        if self.shard_dirs.len() > SHARD_DIRS_MAX {
+            problems.push(format!("shard_dirs: more than {SHARD_DIRS_MAX}"));
+        }
+        if self.shard_dirs.iter().any(|dir| dir.as_os_str().is_empty()) {
+            problems.push("shard_dirs: an empty path".into());
         }
         if !cfg!(feature = "zstd") {
             let codecs = [("compression", self.compression), ("compression_bottom", self.compression_bottom)];

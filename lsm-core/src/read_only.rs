@@ -13,7 +13,7 @@
 //!   are refused by [`Engine::check_writable`] with `ReadOnly`. Attacked by
 //!   `nothing_is_written_by_a_read_only_opening`.
 //! - Readers exclude a writer and it excludes them (rule 24), by the lock on `LOCK`: tables, log and
-//!   manifest stay what they are. Where there is no `LOCK`, none is made, and the opening fails.
+//!   manifest stay what they are. So it is in each shard directory. Where there is no `LOCK`, none is made, and the opening fails.
 //!
 //! What is read was not synced by this opening: after a power cut a later one may find less.
 
@@ -48,9 +48,9 @@ pub(crate) fn open(
         return Err(Error::new(ErrorKind::NotFound, text).at_path(&lock_path));
     }
     let lock = fs.lock(&lock_path, LockMode::Shared)?;
-    let mut found = open::read_state(env.as_ref(), dir, &options)?;
+    let (mut found, dirs) = open::read_state(env.as_ref(), dir, &options, true)?;
     let voids = found.take_voids();
-    let engine = open::build(env, dir, options, keyspaces, found, lock, true)?;
+    let engine = open::build(env, dir, options, keyspaces, found, dirs.locked_with(lock), true)?;
     recovery::replay(&engine)?;
     unlogged::recover(&engine, voids)?;
     Ok(engine)

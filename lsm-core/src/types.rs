@@ -19,6 +19,9 @@ impl fmt::Display for FileNumber {
     }
 }
 
+/// Where a table lies: the number of its directory, 0 for the database's own, and its file's.
+pub(crate) type TablePlace = (u8, FileNumber);
+
 /// A tree: one keyspace in one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TreeId {

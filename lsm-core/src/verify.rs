@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::filename::FileName;
 use crate::{Error, Result};
 
 /// What a verification has looked at.
@@ -29,7 +28,7 @@ pub(crate) fn verify(engine: &Arc<Engine>, progress: &mut dyn FnMut(u64, u64)) -
     let mut report = VerifyReport::default();
     for (tree, table) in tables() {
         let meta = table.meta();
-        let path = FileName::Table(meta.number).path(&engine.dir);
+        let path = engine.table_path(table.place());
         let checked = engine.open_table(tree, table)?.verify_all()?;
         if (checked.file_bytes, checked.checksum) != (meta.file_bytes, meta.checksum) {
             let text = format!(

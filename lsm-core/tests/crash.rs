@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::workload::{Cut, Drive, Machine, Op};
 use common::{Model, contents, open, synced, tiny, unsynced};
+use dialsm::testing::ForcedRouter;
 use dialsm_core::Options;
 use dialsm_io::{CrashPolicy, Env, OpKind, SimEnv, SimFs, SplitMix64};
 use parking_lot::Mutex;
@@ -243,9 +244,84 @@ fn a_power_cut_with_no_recycled_segments_and_two_parts_per_compaction() {
     assert_driven(50..53, &other_settings());
 }
 
+/// Four shards over three directories, one of them the database's own; the first opening makes the others,
+/// so that cuts fall between their names, the list and the markers, too.
+fn over_directories() -> Options {
+    Options {
+        shards: 4,
+        router: Some(ForcedRouter::object(300, 1)),
+        shard_dirs: vec!["/disk1/a".into(), common::DIR.into(), "/disk2/deep/b".into()],
+        ..tiny()
+    }
+}
+
+#[test]
+fn a_power_cut_with_shards_in_directories_of_their_own() {
+    assert_driven(80..82, &over_directories());
+}
+
+/// Cuts the power at every call of an opening that creates the database and its directories, and again at
+/// every call of one that adds a directory: the next opening does it all, and no directory is lost to it.
+#[test]
+fn a_power_cut_while_directories_are_taken_costs_none() {
+    let env = SimEnv::new(3);
+    env.clone().run(|| {
+        let more = |dirs: &[&str]| Options {
+            shard_dirs: dirs.iter().map(Into::into).collect(),
+            ..over_directories()
+        };
+        let [two, three] = [more(&["/disk1/a", "/disk2/b"]), more(&["/disk1/a", "/disk2/b", "/disk3/c"])];
+        let mut base = SimFs::new(3);
+        let mut visited = 0;
+        for options in [&two, &three] {
+            let on = |fs: &Arc<SimFs>| Machine::new(&env, fs.clone(), options, Model::new());
+            let mut at = 0;
+            loop {
+                let fs = base.crash_image(CrashPolicy::KeepAll);
+                let cut: Arc<Mutex<Option<Arc<SimFs>>>> = Arc::default();
+                let (taken, own, calls) = (cut.clone(), fs.clone(), AtomicU64::new(0));
+                fs.add_call_hook(Arc::new(move |_| {
+                    if calls.fetch_add(1, Ordering::Relaxed) == at {
+                        let policy =
+                            if at % 2 == 0 { CrashPolicy::DropUnsynced } else { CrashPolicy::Random(at) };
+                        *taken.lock() = Some(own.crash_image(policy));
+                        own.power_off();
+                    }
+                }));
+                let opened = open(&on(&fs).env, options);
+                fs.clear_call_hooks();
+                let Some(image) = cut.lock().take() else {
+                    let db = opened.expect("nothing was cut");
+                    for n in 0..50u32 {
+                        db.put(&synced(), &n.to_be_bytes(), b"value").expect("put");
+                    }
+                    db.flush().expect("flush");
+                    drop(db);
+                    base = fs;
+                    break;
+                };
+                drop(opened);
+                let db = open(&on(&image).env, options).unwrap_or_else(|error| panic!("call {at}: {error}"));
+                db.put(&synced(), b"k", b"v").expect("put");
+                db.flush().expect("flush");
+                let held = contents(&db).expect("read").len();
+                drop(db);
+                let image = image.crash_image(CrashPolicy::DropUnsynced);
+                let db = open(&on(&image).env, options).unwrap_or_else(|error| panic!("call {at}: {error}"));
+                assert_eq!(contents(&db).expect("read").len(), held, "call {at}");
+                drop(db);
+                at += 1;
+            }
+            visited += at;
+        }
+        assert!(visited >= 60, "{visited} cuts only");
+    });
+}
+
 #[test]
 #[ignore = "minutes: many seeds"]
 fn a_power_cut_with_many_seeds() {
+    assert_driven(3000..3030, &over_directories());
     assert_driven(1000..1100, &tiny());
     assert_driven(2000..2100, &other_settings());
 }

@@ -10,6 +10,7 @@
 //! when it ends, and the merge goes on with the next one (`handoff`). What may be under way for a table is
 //! asked of the limiter before its first byte.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,7 +22,6 @@ use crate::Result;
 use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::fault::Fault;
-use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind};
 use crate::handoff::{Handoff, Maker, NewFile, Source};
 use crate::key::{Comparator, user_key};
@@ -30,7 +30,7 @@ use crate::options;
 use crate::range_del::fragments::{Cutter, Fragment};
 use crate::table::{Compression, TableOptions, TableWriter};
 use crate::tree::Tree;
-use crate::types::FileNumber;
+use crate::types::{FileNumber, TablePlace};
 use crate::version::{TableFile, TableMeta};
 
 /// A table may overlap this many times its own target size in the grandparent level.
@@ -156,7 +156,11 @@ impl Written {
     pub(crate) fn sync_here(&self, engine: &Engine) -> Result<()> {
         self.files.iter().try_for_each(|file| file.sync_here())?;
         let spared = engine.options.load().break_on_purpose == Some(Fault::DirSync);
-        if self.files.is_empty() || spared { Ok(()) } else { engine.env.fs().sync_dir(&engine.dir) }
+        if spared {
+            return Ok(());
+        }
+        let dirs: BTreeSet<u8> = self.files.iter().map(|file| file.dir_id).collect();
+        dirs.into_iter().try_for_each(|id| engine.env.fs().sync_dir(engine.table_dirs.path(id)))
     }
 
     /// Whether a write of one has failed, and not a sync.
@@ -183,15 +187,15 @@ impl Written {
     pub(crate) fn discard(self, engine: &Engine) {
         for file in self.files {
             file.give_up();
-            unlink(engine, file.number);
+            unlink(engine, (file.dir_id, file.number));
         }
         engine.handoff.wake.notify();
     }
 }
 
-fn unlink(engine: &Engine, number: FileNumber) {
+fn unlink(engine: &Engine, table: TablePlace) {
     // What stays is an orphan: nothing names it, and the next opening removes it.
-    let _ = engine.env.fs().unlink(&FileName::Table(number).path(&engine.dir));
+    let _ = engine.env.fs().unlink(&engine.table_path(table));
 }
 
 impl<'a> Outputs<'a> {
@@ -383,6 +387,11 @@ impl<'a> Outputs<'a> {
         }
     }
 
+    /// A new table of this number, where those of the tree's shard go.
+    fn place(&self, number: FileNumber) -> TablePlace {
+        (self.engine.table_dirs.of_shard(self.tree.id.shard), number)
+    }
+
     fn open_table(&self) -> Result<(FileNumber, Option<Permit>, TableWriter)> {
         let engine = self.engine;
         let permit = match self.is_aside {
@@ -390,7 +399,7 @@ impl<'a> Outputs<'a> {
             false => engine.handoff.permit(engine, self.priority, self.expected_bytes, self.meanwhile)?,
         };
         let number = engine.new_file_number();
-        let path = FileName::Table(number).path(&engine.dir);
+        let path = engine.table_path(self.place(number));
         let named = self.create_table(&path, number).and_then(|mut writer| {
             if let Some(name) = &self.tree.merging.name {
                 writer.set_property("merge.operator", name.as_bytes())?;
@@ -400,7 +409,7 @@ impl<'a> Outputs<'a> {
         match named {
             Ok(writer) => Ok((number, permit, writer)),
             Err(error) => {
-                unlink(engine, number);
+                unlink(engine, self.place(number));
                 Err(error)
             }
         }
@@ -438,18 +447,19 @@ impl<'a> Outputs<'a> {
         let added = tombstones.iter().try_for_each(|tombstone| writer.add_range_tombstone(tombstone));
         match added.and_then(|()| writer.finish_streaming()) {
             Ok((written, landing)) => {
+                let place = self.place(number);
                 let file = {
                     let is_urgent = self.priority == Priority::Flush;
-                    NewFile::new(number, written.file_bytes, self.attempt, is_urgent, landing, permit)
+                    NewFile::new(place, written.file_bytes, self.attempt, is_urgent, landing, permit)
                 };
-                self.finished.tables.push(TableMeta::of_written(number, self.epoch, written));
+                self.finished.tables.push(TableMeta::of_written(place, self.epoch, written));
                 self.finished.files.push(file.clone());
                 self.finished.levels.push(self.level as u8);
                 self.engine.handoff.take_on(self.engine, &file);
                 Ok(())
             }
             Err(error) => {
-                unlink(self.engine, number);
+                unlink(self.engine, self.place(number));
                 Err(error)
             }
         }
@@ -460,7 +470,7 @@ impl Drop for Outputs<'_> {
     /// Given up before `finish`: its files are nobody's.
     fn drop(&mut self) {
         if let Some((number, ..)) = self.current.take() {
-            unlink(self.engine, number);
+            unlink(self.engine, self.place(number));
         }
         std::mem::take(&mut self.finished).discard(self.engine);
     }

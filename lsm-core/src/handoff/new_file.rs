@@ -23,7 +23,7 @@ use super::Maker;
 use crate::background::panicked;
 use crate::engine::Engine;
 use crate::fault::Fault;
-use crate::types::FileNumber;
+use crate::types::{FileNumber, TablePlace};
 
 const WRITING: u8 = 0;
 const SYNCING: u8 = 1;
@@ -61,6 +61,8 @@ impl Stage {
 /// See the module header.
 pub(crate) struct NewFile {
     pub(crate) number: FileNumber,
+    /// The directory with its name.
+    pub(crate) dir_id: u8,
     pub(crate) bytes: u64,
     /// How often it was made before, after a failure.
     pub(crate) attempt: u32,
@@ -79,7 +81,7 @@ pub(crate) struct NewFile {
 impl NewFile {
     /// A table whose last writes are under way.
     pub(crate) fn new(
-        number: FileNumber,
+        (dir_id, number): TablePlace,
         bytes: u64,
         attempt: u32,
         is_urgent: bool,
@@ -88,6 +90,7 @@ impl NewFile {
     ) -> Arc<NewFile> {
         Arc::new(NewFile {
             number,
+            dir_id,
             bytes,
             attempt,
             is_urgent,
@@ -226,7 +229,7 @@ impl NewFile {
         let dir = engine.options.load().break_on_purpose != Some(Fault::DirSync);
         let ticket = durability.request(DurableRequest {
             files: vec![DurableFile { file: file.clone(), bytes: self.bytes }],
-            dir: dir.then(|| engine.dir.clone()),
+            dir: dir.then(|| engine.table_dirs.path(self.dir_id).to_path_buf()),
             is_urgent: self.is_urgent,
             permits,
             notify: Some(engine.handoff.wake.clone()),

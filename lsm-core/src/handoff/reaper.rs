@@ -77,7 +77,7 @@ fn is_done_with(engine: &Arc<Engine>, file: &Arc<NewFile>) -> bool {
         return false;
     }
     if file.is_failed() {
-        stop_if_directory_failed(engine);
+        stop_if_directory_failed(engine, file);
     }
     if file.is_given_up() || file.write_failure().is_some() {
         Handoff::let_go_of(engine, file);
@@ -98,8 +98,9 @@ fn is_done_with(engine: &Arc<Engine>, file: &Arc<NewFile>) -> bool {
 
 /// After a failed sync of the directory nothing made since is sure of its name, the log's segments
 /// included: writes stop, whatever becomes of the table that showed it.
-fn stop_if_directory_failed(engine: &Engine) {
-    if let Some(error) = engine.handoff.durability().and_then(|d| d.failure(&engine.dir))
+fn stop_if_directory_failed(engine: &Engine, file: &NewFile) {
+    let dir = engine.table_dirs.path(file.dir_id);
+    if let Some(error) = engine.handoff.durability().and_then(|d| d.failure(dir))
         && !engine.error.is_lasting()
     {
         engine.error.latch_lasting("the sync of the directory", &error);

@@ -110,6 +110,12 @@ pub(super) fn read_manifest(fs: &dyn Fs, dir: &Path) -> Result<Found> {
 }
 
 impl Found {
+    /// All tables of all keyspaces.
+    pub(super) fn tables(&self) -> impl Iterator<Item = &TableDesc> {
+        let trees = self.spaces.values().flat_map(|space| &space.trees);
+        trees.flat_map(|tree| tree.tables.values())
+    }
+
     /// The void intervals, for [`crate::unlogged::recover`].
     pub(crate) fn take_voids(&mut self) -> Vec<VoidInterval> {
         std::mem::take(&mut self.voids)

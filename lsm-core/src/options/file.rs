@@ -30,7 +30,7 @@ use super::{KeyspaceOptions, OptionScope, Options, ROWS, find};
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::types::FileNumber;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, table_dirs};
 
 /// The version of the form that this build writes, and the newest that it reads.
 pub(crate) const FORMAT: u64 = 1;
@@ -45,7 +45,8 @@ const ATTEMPTS: usize = 8;
 impl Options {
     /// The options that were in force when the database in `dir` was opened last, or changed one since:
     /// those of the database and of its default keyspace. Objects (the comparator) are not part of the
-    /// file and are the default ones here. The database may be open meanwhile.
+    /// file and are the default ones here; [`Options::shard_dirs`] are those of the last opening. The database
+    /// may be open meanwhile.
     ///
     /// # Errors
     /// `NotFound` if there is no OPTIONS file; `NewerFormat` naming the lines that this build does not
@@ -72,7 +73,13 @@ impl Options {
             let path = FileName::Options(number).path(dir);
             match read(fs.as_ref(), &path) {
                 Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => attempt += 1,
-                text => return parse(&text?).map_err(|error| error.at_path(&path)),
+                text => {
+                    let (mut options, keyspaces) = parse(&text?).map_err(|error| error.at_path(&path))?;
+                    if fs.exists(&FileName::ShardDirs.path(dir))? {
+                        options.shard_dirs = table_dirs::last_in_use(fs.as_ref(), dir)?;
+                    }
+                    return Ok((options, keyspaces));
+                }
             }
         }
     }

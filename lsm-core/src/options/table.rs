@@ -124,6 +124,19 @@ macro_rules! database_options {
             /// Says which shard a key belongs to, and where a value goes that its shard can't take now.
             /// A database with more than one shard is not opened without.
             pub router: Option<crate::routing::RouterObject>,
+            /// Directories for the tables of shards, to spread them over devices: new tables of shard i go to
+            /// the i-th, from the front again behind the last (a directory that is named twice gets twice
+            /// the shards). Empty, the default: all lie in the database's own directory, which may also be
+            /// named here. Log, manifest and all else stay in that one always.
+            ///
+            /// To be given at each opening, like the objects: the directories that tables lie in must be
+            /// among them, wherever they are by now and in any order; else the opening fails with `NotFound`
+            /// and says which are missing. A directory that is not there is made; one that is new must hold
+            /// no files of a database, and belongs to this one from then on: another database, and a copy of
+            /// this one, is refused with `Foreign`. Another order or another list is for new tables: those that are there stay
+            /// where they are until a compaction rewrites them, and a directory may be left out once none
+            /// is there any more. At most 255. [`Options::load`] knows those of the last opening.
+            pub shard_dirs: Vec<std::path::PathBuf>,
             /// For tests of checkers only; see [`crate::fault`].
             #[doc(hidden)]
             pub break_on_purpose: Option<crate::fault::Fault>,
@@ -132,7 +145,7 @@ macro_rules! database_options {
         impl Default for Options {
             /// Settings for a small machine: two cores, a block cache of 32 MiB.
             fn default() -> Options {
-                Options { $( $name: $default, )+ $( $object: $object_default, )* router: None, break_on_purpose: None }
+                Options { $( $name: $default, )+ $( $object: $object_default, )* router: None, shard_dirs: Vec::new(), break_on_purpose: None }
             }
         }
 

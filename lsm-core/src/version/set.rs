@@ -533,8 +533,12 @@ impl TreeMove {
 
 /// See [`Fault::EarlyUnlink`].
 fn unlink_too_early(engine: &Engine, change: &Change) {
-    for (_, number) in change.moves.iter().flat_map(|moved| &moved.step.removed) {
-        let _ = engine.env.fs().unlink(&FileName::Table(*number).path(&engine.dir));
+    for moved in &change.moves {
+        let durable = moved.tree.lock().durable.clone();
+        let is_removed = |number| moved.step.removed.iter().any(|(_, removed)| *removed == number);
+        for (_, table) in durable.all_tables().filter(|(_, table)| is_removed(table.number())) {
+            let _ = engine.env.fs().unlink(&engine.table_path(table.place()));
+        }
     }
 }
 

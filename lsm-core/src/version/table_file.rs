@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::handoff::{Handoff, NewFile};
 use crate::key::{Comparator, is_range_end, user_key};
 use crate::obsolete::Graveyard;
-use crate::types::{FileNumber, SeqNo};
+use crate::types::{FileNumber, SeqNo, TablePlace};
 use crate::version::edit::TableDesc;
 
 /// What is known of a table without opening it; the same on every level.
@@ -21,6 +21,8 @@ use crate::version::edit::TableDesc;
 pub struct TableMeta {
     /// Its file.
     pub number: FileNumber,
+    /// The directory it lies in; 0 is the database's own.
+    pub dir_id: u8,
     /// Size of the file, in bytes.
     pub file_bytes: u64,
     /// Checksum over the whole file.
@@ -57,9 +59,14 @@ pub struct TableMeta {
 
 impl TableMeta {
     /// Of a table just written.
-    pub(crate) fn of_written(number: FileNumber, epoch: u64, written: crate::table::TableMeta) -> TableMeta {
+    pub(crate) fn of_written(
+        (dir_id, number): TablePlace,
+        epoch: u64,
+        written: crate::table::TableMeta,
+    ) -> TableMeta {
         TableMeta {
             number,
+            dir_id,
             epoch,
             file_bytes: written.file_bytes,
             checksum: written.checksum,
@@ -93,6 +100,7 @@ impl TableMeta {
     pub(crate) fn of_desc(desc: TableDesc) -> TableMeta {
         TableMeta {
             number: desc.number,
+            dir_id: desc.dir_id,
             epoch: desc.epoch,
             file_bytes: desc.file_bytes,
             checksum: desc.checksum,
@@ -129,7 +137,7 @@ impl TableMeta {
             range_deletes: self.range_deletes,
             raw_key_bytes: self.raw_key_bytes,
             raw_value_bytes: self.raw_value_bytes,
-            dir_id: 0,
+            dir_id: self.dir_id,
             clues: self.clues,
             clue_bytes: self.clue_bytes,
             redirected: self.redirected,
@@ -255,6 +263,11 @@ impl TableFile {
         self.meta.number
     }
 
+    /// Where its file lies.
+    pub(crate) fn place(&self) -> TablePlace {
+        (self.meta.dir_id, self.meta.number)
+    }
+
     /// Size of the file, in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.meta.file_bytes
@@ -353,7 +366,7 @@ impl TableFile {
 impl Drop for TableFile {
     fn drop(&mut self) {
         if let Some(graveyard) = self.graveyard.get() {
-            graveyard.push(self.meta.number);
+            graveyard.push(self.place());
         }
     }
 }
