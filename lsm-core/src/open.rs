@@ -73,11 +73,13 @@ pub(crate) fn open(
         return Err(Error::new(ErrorKind::AlreadyExists, "the database exists, and error_if_exists is set")
             .at_path(dir));
     }
-    let (mut found, dirs) = read_state(env.as_ref(), dir, &options, false)?;
+    let (mut found, mut dirs) = read_state(env.as_ref(), dir, &options, false)?;
+    let renewal = std::mem::take(&mut dirs.renewal);
     let voids = found.take_voids();
     let engine = build(env, dir, options, keyspaces, found, dirs.locked_with(lock), false)?;
     recovery::replay(&engine)?;
     unlogged::recover(&engine, voids)?;
+    renewal.write(engine.env.as_ref())?;
     // Writes the fresh manifest: there is none to append to yet.
     engine.versions.settle(&engine)?;
     save_options(&engine)?;
@@ -111,6 +113,21 @@ pub(crate) fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
     missing.iter().rev().try_for_each(|ancestor| fs.sync_dir(&parent_dir(ancestor)))
 }
 
+/// Makes the names of the directory and of those above it durable, whoever made them: perhaps an attempt
+/// that ended before it came to sync them. Those above that can't be opened are passed over, since
+/// whoever may not read them has made nothing in them.
+pub(crate) fn sync_names(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    fs.sync_dir(&parent_dir(dir))?;
+    // The root has no name, and what is above the working directory is not ours to know.
+    for ancestor in dir.ancestors().skip(1).filter(|ancestor| ancestor.parent().is_some()) {
+        match fs.sync_dir(&parent_dir(ancestor)) {
+            Err(error) if error.kind() == ErrorKind::ReadOnly => break,
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
 /// Makes an empty database. A crash on the way leaves nothing that the next attempt minds.
 fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     let (fs, shards) = (env.fs(), shards_of_new(options));
@@ -119,7 +136,9 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     keyspace::check_order(&options.keyspace(), shards).map_err(|error| error.at_path(dir))?;
     for name in fs.list(dir)? {
         match FileName::parse(&name) {
-            Some(FileName::Table(_) | FileName::Log(_)) => {
+            // The list is written behind CURRENT, and removed after it: it says where the rest of a
+            // database is that a removal cut short, or damage, has left.
+            Some(FileName::Table(_) | FileName::Log(_) | FileName::ShardDirs) => {
                 let text = format!("CURRENT is missing, but {name} is here: this is no empty directory");
                 return Err(Error::corruption(text).at_path(dir));
             }
@@ -128,15 +147,13 @@ fn create(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
                 return Err(Error::invalid(text).at_path(dir));
             }
             // Left by an attempt that did not come as far as CURRENT.
-            Some(FileName::Manifest(_) | FileName::Temp(_) | FileName::ShardDirs) => {
-                fs.unlink(&dir.join(&name))?;
-            }
+            Some(FileName::Manifest(_) | FileName::Temp(_)) => fs.unlink(&dir.join(&name))?,
             _ => {}
         }
     }
     // Before `CURRENT` is there: an opening that finds it does not ask again whether the directory
     // itself would survive.
-    fs.sync_dir(&parent_dir(dir))?;
+    sync_names(fs.as_ref(), dir)?;
     let db_id: DbId = draw(env);
     let edit = TreeEdit {
         comparator: Some(options.comparator.name().to_owned()),

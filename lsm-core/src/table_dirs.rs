@@ -14,8 +14,10 @@
 //! Invariants:
 //! - *Nothing is touched on a guess.* A directory whose marker is not in the list, or which has files of ours
 //!   and no marker, is refused before anything is written: it is another database's, or this one's is a copy
-//!   (a checkpoint has no list, so it can't take the directories of its original). Attacked by
-//!   `a_directory_of_another_database_is_refused_and_kept`.
+//!   (a checkpoint has no list, so it can't take the directories of its original). The marks change at each
+//!   opening that writes: of two copies made by hand, lists and markers included, the first to be opened with
+//!   a directory has it, and the other one is refused it. Attacked by
+//!   `a_directory_of_another_database_is_refused_and_kept`, `copies_made_by_hand_share_no_directory`.
 //! - *Nothing is missed.* An opening fails, with nothing written, unless each number that the manifest names
 //!   is among the directories given; an empty directory where the tables were (a disk that is not mounted)
 //!   gets no marker then.
@@ -27,11 +29,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use dialsm_io::fs::{FileLock, LockMode, parent_dir};
+use dialsm_io::fs::{FileLock, LockMode};
 use dialsm_io::{Env, Fs};
 
 use crate::filename::FileName;
-use crate::open::{create_dirs, draw};
+use crate::open::{create_dirs, draw, sync_names};
 use crate::types::{DbId, FileNumber};
 use crate::{Error, ErrorKind, Result};
 
@@ -95,6 +97,8 @@ pub(crate) struct OpenDirs {
     pub(crate) locks: Vec<Box<dyn FileLock>>,
     /// The names in each but the database's own, sorted.
     pub(crate) names: BTreeMap<u8, Vec<String>>,
+    /// What is left to be done.
+    pub(crate) renewal: Renewal,
 }
 
 /// Several locks, held as one.
@@ -107,8 +111,8 @@ impl FileLock for Locks {}
 enum State {
     /// Not there, or nothing of ours in it.
     Fresh,
-    /// This database's, under that number.
-    Known(u8),
+    /// This database's, under that number, with that mark.
+    Known(u8, Mark),
 }
 
 /// Finds and locks the directories, and makes those that are new ready to take tables.
@@ -120,7 +124,7 @@ enum State {
 pub(crate) fn open(env: &dyn Env, wanted: &Wanted<'_>) -> Result<OpenDirs> {
     let has_list = wanted.own_names.binary_search(&FileName::ShardDirs.to_string()).is_ok();
     if wanted.given.is_empty() && wanted.needed.is_empty() && !has_list {
-        return Ok(OpenDirs { dirs: TableDirs::only(wanted.own), locks: Vec::new(), names: BTreeMap::new() });
+        return Ok(OpenDirs::only(wanted.own));
     }
     let fs = env.fs().as_ref();
     let mut list = if has_list { files::read_list(fs, wanted.own, &wanted.db_id)? } else { List::default() };
@@ -132,7 +136,7 @@ pub(crate) fn open(env: &dyn Env, wanted: &Wanted<'_>) -> Result<OpenDirs> {
     }
     let known = numbers(&states)?;
     check_needed(wanted, &list, &known, &states)?;
-    let mut open = OpenDirs { dirs: TableDirs::only(wanted.own), locks: Vec::new(), names: BTreeMap::new() };
+    let mut open = OpenDirs::only(wanted.own);
     open.dirs.others = known.iter().map(|(id, path)| (*id, path.to_path_buf())).collect();
     if wanted.read_only {
         open.lock_shared(fs)?;
@@ -142,6 +146,12 @@ pub(crate) fn open(env: &dyn Env, wanted: &Wanted<'_>) -> Result<OpenDirs> {
         }
         let fresh = states.iter().filter(|(_, state)| **state == State::Fresh).map(|(path, _)| *path);
         open.take_in(env, wanted, fresh.collect(), &mut list)?;
+        let known = states.iter().filter_map(|(path, state)| match state {
+            State::Known(id, mark) => Some((*id, path.to_path_buf(), *mark)),
+            State::Fresh => None,
+        });
+        let known = known.collect();
+        open.renewal = Renewal { db_id: wanted.db_id, own: wanted.own.to_path_buf(), list, known };
     }
     for (id, path) in open.dirs.others() {
         open.names.insert(id, fs.list(path)?);
@@ -157,6 +167,12 @@ pub(crate) fn check_for_new(fs: &dyn Fs, own: &Path, given: &[PathBuf]) -> Resul
 }
 
 impl OpenDirs {
+    /// The database's own alone.
+    fn only(own: &Path) -> OpenDirs {
+        let dirs = TableDirs::only(own);
+        OpenDirs { dirs, locks: Vec::new(), names: BTreeMap::new(), renewal: Renewal::default() }
+    }
+
     /// The directories, and their locks together with the database's own.
     pub(crate) fn locked_with(self, own: Box<dyn FileLock>) -> (TableDirs, Box<dyn FileLock>) {
         if self.locks.is_empty() {
@@ -193,7 +209,7 @@ impl OpenDirs {
         for path in &fresh {
             let id = free_number(list, &wanted.needed, &self.dirs)?;
             let mark: Mark = draw(env);
-            list.entries.insert(id, Entry { mark, path: path.to_path_buf() });
+            list.entries.insert(id, Entry { mark, next: mark, path: path.to_path_buf() });
             self.dirs.others.insert(id, path.to_path_buf());
             markers.push((*path, Marker { db_id: wanted.db_id, id, mark }));
         }
@@ -215,6 +231,43 @@ impl OpenDirs {
             }
         }
         markers.iter().try_for_each(|(path, marker)| files::write_marker(fs, path, marker))
+    }
+}
+
+/// New marks for the directories that were known, to be written once nothing can keep the database from
+/// opening any more, and before anything is removed: a copy that does not open takes nothing from its original.
+#[derive(Default)]
+pub(crate) struct Renewal {
+    db_id: DbId,
+    own: PathBuf,
+    list: List,
+    known: Vec<(u8, PathBuf, Mark)>,
+}
+
+impl Renewal {
+    /// Writes them: into the list first, which has the old ones too, then into the directories. A crash, or an error,
+    /// may leave either in each of them.
+    ///
+    /// # Errors
+    /// Those of the file system; a full disk is none, since the old marks do as well.
+    pub(crate) fn write(mut self, env: &dyn Env) -> Result<()> {
+        if self.known.is_empty() {
+            return Ok(());
+        }
+        let mut markers = Vec::with_capacity(self.known.len());
+        for (id, path, mark) in self.known {
+            let next: Mark = draw(env);
+            self.list.entries.insert(id, Entry { mark, next, path: path.clone() });
+            markers.push((path, Marker { db_id: self.db_id, id, mark: next }));
+        }
+        let fs = env.fs().as_ref();
+        let written = files::write_list(fs, &self.own, &self.db_id, &self.list).and_then(|()| {
+            markers.iter().try_for_each(|(path, marker)| files::write_marker(fs, path, marker))
+        });
+        match written {
+            Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
+            outcome => outcome,
+        }
     }
 }
 
@@ -244,10 +297,11 @@ fn look(fs: &dyn Fs, path: &Path, db_id: &DbId, list: &List) -> Result<State> {
         return refused(ErrorKind::Foreign, "the shard directory of another database");
     }
     match list.entries.get(&marker.id) {
-        Some(entry) if entry.mark == marker.mark => Ok(State::Known(marker.id)),
+        Some(entry) if entry.is_of(&marker.mark) => Ok(State::Known(marker.id, marker.mark)),
         _ => refused(
             ErrorKind::Foreign,
-            "the shard directory of a database that this one is a copy of, or a copy itself",
+            "the shard directory of a database that this one is a copy of, or a copy itself; or one of the two \
+             is older than the other",
         ),
     }
 }
@@ -256,7 +310,7 @@ fn look(fs: &dyn Fs, path: &Path, db_id: &DbId, list: &List) -> Result<State> {
 fn numbers<'a>(states: &BTreeMap<&'a Path, State>) -> Result<BTreeMap<u8, &'a Path>> {
     let mut known = BTreeMap::new();
     for (path, state) in states {
-        let State::Known(id) = state else { continue };
+        let State::Known(id, _) = state else { continue };
         if let Some(other) = known.insert(*id, *path) {
             let text = format!("the same shard directory as {}, or a copy of it", other.display());
             return Err(Error::invalid(text).at_path(path));
@@ -303,8 +357,7 @@ fn lock_fresh_or_known(
 ) -> Result<Box<dyn FileLock>> {
     if before == State::Fresh {
         create_dirs(fs, path)?;
-        // Whoever made it.
-        fs.sync_dir(&parent_dir(path))?;
+        sync_names(fs, path)?;
     }
     let lock = fs.lock(&FileName::Lock.path(path), LockMode::Exclusive)?;
     if look(fs, path, db_id, list)? != before {

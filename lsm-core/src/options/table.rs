@@ -133,7 +133,8 @@ macro_rules! database_options {
             /// among them, wherever they are by now and in any order; else the opening fails with `NotFound`
             /// and says which are missing. A directory that is not there is made; one that is new must hold
             /// no files of a database, and belongs to this one from then on: another database, and a copy of
-            /// this one, is refused with `Foreign`. Another order or another list is for new tables: those that are there stay
+            /// this one, is refused with `Foreign`; of two copies made by hand, the first to be opened with it has it.
+            /// Another order or another list is for new tables: those that are there stay
             /// where they are until a compaction rewrites them, and a directory may be left out once none
             /// is there any more. At most 255. [`Options::load`] knows those of the last opening.
             pub shard_dirs: Vec<std::path::PathBuf>,

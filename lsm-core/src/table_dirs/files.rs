@@ -6,13 +6,15 @@
 //!  0  64  header, kind 4, file number 0            0  64  header, kind 5, file number = the directory's
 //! 64      varint number of entries                64  16  mark
 //!         each: u8 id, 16 bytes mark,             80   4  masked CRC32C over bytes 0..80
+//!               16 bytes next mark,
 //!               varint length, last path
 //!         varint number of directories in use
 //!         each: u8 id, as the options order them; 0 = the database's own
 //!      4  masked CRC32C over all before
 //! ```
-//! The mark is drawn when the database takes the directory, and in both files: it tells the directory of a
-//! database from that of its copy, which has the same identity. A path is what the last opening was given:
+//! The mark tells the directory of a database from that of its copy, which has the same identity. Each
+//! opening that writes draws a new one, *next* in the list, and takes it to the directory then: a crash
+//! in between leaves a marker that has either of the two. A path is what the last opening was given:
 //! for error texts, for [`Options::load`](crate::Options::load) and for removal, which trusts the mark only.
 //! Entries are by ascending id. Both files are written under a temporary name, synced, renamed.
 
@@ -38,8 +40,18 @@ pub(super) type Mark = [u8; 16];
 /// What `SHARD_DIRS` says of one directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
+    /// What the directory's marker had when it was opened last.
     pub(super) mark: Mark,
+    /// What that opening gave it.
+    pub(super) next: Mark,
     pub(super) path: PathBuf,
+}
+
+impl Entry {
+    /// Whether a directory with that mark is the one.
+    pub(super) fn is_of(&self, mark: &Mark) -> bool {
+        self.mark == *mark || self.next == *mark
+    }
 }
 
 /// `SHARD_DIRS`.
@@ -64,6 +76,7 @@ fn encode_list(db_id: &DbId, list: &List) -> Vec<u8> {
     for (id, entry) in &list.entries {
         out.push(*id);
         out.extend_from_slice(&entry.mark);
+        out.extend_from_slice(&entry.next);
         put_bytes(&mut out, entry.path.as_os_str().as_bytes());
     }
     put_bytes(&mut out, &list.in_use);
@@ -76,13 +89,14 @@ fn decode_list(bytes: &[u8]) -> Result<(DbId, List)> {
     let mut list = List::default();
     for _ in 0..reader.varint()? {
         let id = reader.u8()?;
-        let mark: Mark = reader.take(16)?.try_into().expect("16 bytes were taken");
+        let mut mark = || -> Result<Mark> { Ok(reader.take(16)?.try_into().expect("16 bytes were taken")) };
+        let (mark, next) = (mark()?, mark()?);
         let path = PathBuf::from(OsStr::from_bytes(reader.bytes()?));
         let is_last = list.entries.last_key_value().is_none_or(|(last, _)| *last < id);
         if id == 0 || !is_last {
             return Err(Error::corruption(format!("shard directory {id} is out of order")));
         }
-        list.entries.insert(id, Entry { mark, path });
+        list.entries.insert(id, Entry { mark, next, path });
     }
     list.in_use = reader.bytes()?.to_vec();
     if !list.in_use.iter().all(|id| *id == 0 || list.entries.contains_key(id)) || !reader.is_empty() {
@@ -211,7 +225,11 @@ mod tests {
     use super::*;
 
     fn list() -> List {
-        let entry = |byte: u8, path: &[u8]| Entry { mark: [byte; 16], path: OsStr::from_bytes(path).into() };
+        let entry = |byte: u8, path: &[u8]| Entry {
+            mark: [byte; 16],
+            next: [byte + 1; 16],
+            path: OsStr::from_bytes(path).into(),
+        };
         let entries = [(1, entry(7, b"/a")), (9, entry(8, b"rel/\xff b"))].into();
         List { entries, in_use: vec![9, 0, 1, 9] }
     }

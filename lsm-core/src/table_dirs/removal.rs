@@ -45,11 +45,11 @@ pub(crate) fn find_for_removal(fs: &dyn Fs, own: &Path, given: &[PathBuf]) -> Re
             Err(_) if !is_given => continue,
             marker => marker?,
         };
-        let entry = list.entries.get(&marker.id).filter(|entry| entry.mark == marker.mark);
+        let entry = list.entries.get(&marker.id).filter(|entry| entry.is_of(&marker.mark));
         match entry.filter(|_| marker.db_id == db_id) {
             Some(_) => drop(found.insert(marker.id, path.to_path_buf())),
             None if is_given => {
-                let text = "the shard directory of another database";
+                let text = "the shard directory of another database, or of a copy";
                 return Err(Error::new(ErrorKind::Foreign, text).at_path(path));
             }
             None => {}
