@@ -32,6 +32,11 @@ impl Opener for Engine {
         options.error_if_exists = false;
         // Whatever number of shards it has; a new one gets as many as an application's would.
         options.router.get_or_insert_with(HashRouter::object);
+        if options.shard_dirs.is_empty() {
+            // Where they were last. What does not load is for the opening to complain of.
+            let saved = Options::load(self.env.as_ref(), path);
+            options.shard_dirs = saved.map(|saved| saved.shard_dirs).unwrap_or_default();
+        }
         Ok(Box::new(Database { db: Db::open(self.env.clone(), path, options)? }))
     }
 

@@ -32,6 +32,7 @@ fn power_cuts_lose_nothing_that_was_promised() {
     assert!(tally.handoffs > 8 * runs && tally.writes > 200 * runs, "{tally:?}");
     assert!(tally.flushes > 15 * runs && tally.compactions > 8 * runs, "{tally:?}");
     assert!(tally.faults > 2 * runs && tally.checkpoints > runs / 4, "{tally:?}");
+    assert!(tally.runs_over_dirs > runs / 4, "{tally:?}");
 }
 
 #[test]

@@ -118,3 +118,26 @@ fn files_of_a_real_database_can_be_dumped() {
     }
     assert_eq!((entries, ops), (3, 1));
 }
+
+#[test]
+fn a_database_with_shards_in_directories_of_their_own_opens_as_it_is() {
+    let env = OsEnv::with_fs(SimFs::new(1));
+    let options = Options {
+        shards: 2,
+        router: Some(HashRouter::object()),
+        shard_dirs: vec!["/disk1/a".into(), "/disk2/b".into()],
+        ..Options::default()
+    };
+    let db = Db::open(env.clone(), Path::new("/a"), options).expect("open");
+    for n in 0..100u32 {
+        db.put(&WriteOptions::default(), &n.to_be_bytes(), b"value").expect("put");
+    }
+    db.flush().expect("flush");
+    db.close().expect("close");
+    drop(db);
+    assert!(env.fs().list(Path::new("/disk2/b")).expect("list").iter().any(|name| name.ends_with(".sst")));
+    let engine = Engine::new(env);
+    dialsm(&engine, &["verify", "/a"], b"").expect("verify");
+    let dump = text(dialsm(&engine, &["dump", "/a", "--format", "hex"], b""));
+    assert_eq!(dump.lines().count(), 100);
+}

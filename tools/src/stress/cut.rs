@@ -6,7 +6,7 @@
 //!        └─ the last checkpoint: open, verify, read, judge
 //! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -114,7 +114,8 @@ impl Judge<'_> {
         self.outcome.violations.push(Violation { what, history: cut.history.clone() });
     }
 
-    /// Opens the image and judges; `faults` are on it, if any.
+    /// Opens the image and judges; `faults` are on it, if any. A checkpoint is one directory, and may not
+    /// take those of its original.
     fn open(
         &mut self,
         image: &Arc<SimFs>,
@@ -131,7 +132,13 @@ impl Judge<'_> {
         };
         let (base, shape) = (self.base, &self.profile.shape);
         let expectation = Expectation { base, shape, order: &order, failed: &failed, least };
-        open_and_judge(&env, Path::new(dir), &self.profile.options, &expectation, self.rng)
+        let mut options = self.profile.options.clone();
+        match dir {
+            // Their order is for new tables only.
+            DIR => shuffle(&mut options.shard_dirs, self.rng),
+            _ => options.shard_dirs.clear(),
+        }
+        open_and_judge(&env, Path::new(dir), &options, &expectation, self.rng)
     }
 
     fn count(&mut self, cut: &Cut, judgement: &Judgement) {
@@ -224,5 +231,11 @@ impl Judge<'_> {
             Ok(_) => self.outcome.tally.checkpoints += 1,
             Err(what) => self.violation(cut, "in a checkpoint", what),
         }
+    }
+}
+
+fn shuffle(paths: &mut [PathBuf], rng: &mut SplitMix64) {
+    for last in (1..paths.len()).rev() {
+        paths.swap(last, rng.below(last as u64 + 1) as usize);
     }
 }

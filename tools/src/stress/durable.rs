@@ -5,6 +5,8 @@
 //! names must be there, as long as it says and with the checksum it says. And none of them is unlinked
 //! while it is named.
 //!
+//! Tables are looked for in all directories that they may lie in; their numbers are given out once for all.
+//!
 //! Absent on purpose: the log's segments, whose ends may be torn; the cuts look at those.
 
 use std::collections::BTreeSet;
@@ -27,6 +29,8 @@ pub struct Watched {
     book: Arc<Book>,
     fs: Arc<SimFs>,
     dir: PathBuf,
+    /// That one and the shards' own.
+    table_dirs: Vec<PathBuf>,
     named: Mutex<Named>,
 }
 
@@ -40,8 +44,16 @@ struct Named {
 
 impl Watched {
     /// For the database in `dir` on `fs`, none of whose tables is known.
-    pub fn new(book: Arc<Book>, fs: Arc<SimFs>, dir: PathBuf) -> Arc<Watched> {
-        Arc::new(Watched { book, fs, dir, named: Mutex::default() })
+    pub fn new(book: Arc<Book>, fs: Arc<SimFs>, dir: PathBuf, shard_dirs: &[PathBuf]) -> Arc<Watched> {
+        let mut table_dirs = vec![dir.clone()];
+        table_dirs.extend(shard_dirs.iter().filter(|path| **path != dir).cloned());
+        Arc::new(Watched { book, fs, dir, table_dirs, named: Mutex::default() })
+    }
+
+    /// Where a table is, by the names in `image`.
+    fn find(&self, image: &SimFs, number: FileNumber) -> Option<PathBuf> {
+        let mut paths = self.table_dirs.iter().map(|dir| FileName::Table(number).path(dir));
+        paths.find(|path| image.exists(path).unwrap_or(false))
     }
 
     /// Compares what the durable manifest names with what is there.
@@ -58,9 +70,7 @@ impl Watched {
             }
         }
         named.tables = tables.iter().map(|table| table.number).collect();
-        let there = image.list(&self.dir).map_err(|e| e.to_string())?;
-        let there: BTreeSet<FileName> = there.iter().filter_map(|name| FileName::parse(name)).collect();
-        match named.tables.iter().find(|number| !there.contains(&FileName::Table(**number))) {
+        match named.tables.iter().find(|number| self.find(&image, **number).is_none()) {
             None => Ok(()),
             Some(number) => {
                 Err(format!("the durable manifest names table {}, whose name is not durable", number.0))
@@ -70,7 +80,8 @@ impl Watched {
 
     fn compare(&self, image: &SimFs, table: &TableDesc) -> Result<(), String> {
         let read = || -> dialsm_core::Result<Vec<u8>> {
-            let file = image.open(&FileName::Table(table.number).path(&self.dir), Access::Read)?;
+            let own = || FileName::Table(table.number).path(&self.dir);
+            let file = image.open(&self.find(image, table.number).unwrap_or_else(own), Access::Read)?;
             let mut bytes = vec![0; file.len()? as usize];
             file.read_at(&mut bytes, 0)?;
             Ok(bytes)
@@ -105,7 +116,7 @@ impl Listener for Watched {
 
     fn heard(&self, call: &Heard<'_>) {
         self.book.heard(call);
-        if !call.path.starts_with(&self.dir) {
+        if !self.table_dirs.iter().any(|dir| call.path.starts_with(dir)) {
             return;
         }
         let name = call.path.file_name().and_then(|name| FileName::parse(&name.to_string_lossy()));

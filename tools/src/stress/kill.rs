@@ -81,11 +81,15 @@ impl KillTally {
 }
 
 /// The profile of one child: options change from one to the next, the batches' shape and the shards do not.
-fn profile(seed: u64, generation: u64) -> io::Result<Profile> {
+/// Shards that have directories of their own have them below the database's, each time in another order.
+fn profile(dir: &Path, seed: u64, generation: u64) -> io::Result<Profile> {
     let of = |seed| Profile::of(seed, &Fixed::default()).map_err(|e| io::Error::other(e.to_string()));
     let first = of(seed)?;
     let mut own = of(seed + generation)?;
     own.options.shards = first.options.shards;
+    let mut shard_dirs = vec![dir.to_path_buf(), dir.join("disk1/a"), dir.join("disk2/b")];
+    shard_dirs.rotate_left(generation as usize % 3);
+    own.options.shard_dirs = if first.options.shard_dirs.is_empty() { Vec::new() } else { shard_dirs };
     Ok(Profile { shape: first.shape, ..own })
 }
 
@@ -98,7 +102,7 @@ pub fn child(args: &ChildArgs) -> io::Result<()> {
     let inner: Arc<dyn Fs> = OsFs::new();
     let fs: Arc<dyn Fs> = Tap::new(inner, &args.dir, book.clone());
     let env: Arc<dyn Env> = OsEnv::with_fs(fs);
-    let profile = profile(args.seed, args.generation)?;
+    let profile = profile(&args.dir, args.seed, args.generation)?;
     let failed = |error: dialsm_core::Error| io::Error::other(error.to_string());
     let db = open_in(&env, &args.dir, &profile).map_err(failed)?;
     let base = Arc::new(contents_at(&db, &ReadOptions::default()).map_err(failed)?);
@@ -186,7 +190,7 @@ pub fn kill(kills: &Kills, program: &Path, out: &mut dyn Write) -> io::Result<Ki
     let mut parent = Parent {
         kills: kills.clone(),
         rng: SplitMix64::new(kills.seed ^ 0xdead),
-        shape: profile(kills.seed, 0)?.shape,
+        shape: profile(&kills.dir, kills.seed, 0)?.shape,
         base: Model::new(),
         ledger: Ledger::default(),
         tally: KillTally::default(),
@@ -272,7 +276,7 @@ impl Parent {
 
     fn judge(&mut self, generation: u64) -> io::Result<()> {
         let env: Arc<dyn Env> = OsEnv::new();
-        let options = profile(self.kills.seed, generation)?.options;
+        let options = profile(&self.kills.dir, self.kills.seed, generation)?.options;
         let Ledger { order, acked, failed, .. } = &self.ledger;
         let expectation = Expectation { base: &self.base, shape: &self.shape, order, failed, least: *acked };
         match open_and_judge(&env, &self.kills.dir, &options, &expectation, &mut self.rng) {

@@ -4,6 +4,8 @@
 //! INVARIANT: dice are rolled in the same order whatever is fixed, so that fixing one thing leaves the
 //! others as the seed has them.
 
+use std::path::PathBuf;
+
 use dialsm::testing::ForcedRouter;
 use dialsm_core::fault::Fault as Break;
 use dialsm_core::options::Compression;
@@ -11,6 +13,7 @@ use dialsm_core::routing::RouterObject;
 use dialsm_core::{Options, merge_operator};
 use dialsm_io::{Fault, OpKind, Rule, SplitMix64};
 
+use super::sim::DIR;
 use super::workload::Shape;
 
 /// What is fixed.
@@ -97,6 +100,8 @@ impl Profile {
         }
         set_if_there(&mut options, &mut rng);
         let permille = shards(&mut options, &mut rng);
+        // Dice of their own: those above and below stay what they were.
+        options.shard_dirs = shard_dirs(&mut SplitMix64::new(seed ^ 0xd125));
         for (name, value) in &fixed.options {
             options.set(name, value)?;
         }
@@ -194,6 +199,16 @@ fn shards(options: &mut Options, rng: &mut SplitMix64) -> u64 {
     options.clue_cache = one_of(&[1, 0]) == 1;
     options.clue_reserve_bytes = one_of(&[4, 64]) << 10;
     one_of(&[0, 100, 300, 700])
+}
+
+/// The directories of shards, on other devices for all the engine knows: none in half of the runs, else
+/// two or three, in any order, the database's own among them in some.
+fn shard_dirs(rng: &mut SplitMix64) -> Vec<PathBuf> {
+    let mut dirs = vec!["/disk1/a", "/disk2/deep/b", DIR];
+    let first = rng.below(3) as usize;
+    dirs.rotate_left(first);
+    dirs.truncate(2 + rng.below(2) as usize);
+    if rng.chance(1, 2) { dirs.iter().map(PathBuf::from).collect() } else { Vec::new() }
 }
 
 /// Settings under which a few hundred writes flush, compact and turn log segments over.

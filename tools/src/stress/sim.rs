@@ -65,6 +65,8 @@ pub struct Tally {
     pub rolled_back: u64,
     /// Redirected entries dropped once no clue needed them.
     pub collected: u64,
+    /// Runs with shards in directories of their own.
+    pub runs_over_dirs: u64,
     /// Steps of the schedules.
     pub steps: u64,
     /// What was found wrong.
@@ -87,6 +89,7 @@ impl Tally {
         self.redirects += other.redirects;
         self.rolled_back += other.rolled_back;
         self.collected += other.collected;
+        self.runs_over_dirs += other.runs_over_dirs;
         self.steps += other.steps;
         self.violations += other.violations;
     }
@@ -159,6 +162,7 @@ pub fn run(profile: &Profile, recording: bool) -> Outcome {
         let history = current.lock().as_ref().map_or(Vec::new(), |book| book.history());
         outcome.violations.push(Violation { what: format!("a panic: {text}"), history });
     }
+    outcome.tally.runs_over_dirs = u64::from(!profile.options.shard_dirs.is_empty());
     outcome.tally.steps = env.steps();
     outcome.digest = fold(outcome.digest, &[env.schedule_digest()]);
     outcome.tally.violations = outcome.violations.len() as u64;
@@ -185,7 +189,10 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(env: &Arc<SimEnv>, fs: Arc<SimFs>, base: Model, recording: bool, watched: bool) -> Machine {
+    fn new(env: &Arc<SimEnv>, fs: Arc<SimFs>, base: Model, recording: bool, profile: &Profile) -> Machine {
+        // What is broken on purpose is to be found by what it loses.
+        let watched = profile.options.break_on_purpose.is_none();
+        let shard_dirs = &profile.options.shard_dirs;
         let inner: Arc<dyn Fs> = fs.clone();
         let faults = FaultFs::new(inner);
         let clock = env.clone();
@@ -193,8 +200,11 @@ impl Machine {
         let disk = fs.clone();
         faults.set_on_failed_sync(Arc::new(move |path| disk.fail_writeback(path)));
         let book = Arc::new(Book::new(recording));
-        let listener: Arc<dyn Listener> =
-            if watched { Watched::new(book.clone(), fs.clone(), DIR.into()) } else { book.clone() };
+        let listener: Arc<dyn Listener> = if watched {
+            Watched::new(book.clone(), fs.clone(), DIR.into(), shard_dirs)
+        } else {
+            book.clone()
+        };
         let seen: Arc<dyn Fs> = Tap::new(faults.clone(), Path::new(DIR), listener);
         Machine { env: env.on_fs(fs.clone(), seen), fs, faults, book, base: Arc::new(base) }
     }
@@ -206,10 +216,8 @@ impl Run<'_> {
     }
 
     fn generations(&mut self) {
-        // What is broken on purpose is to be found by what it loses.
-        let watched = self.profile.options.break_on_purpose.is_none();
         let disk = self.env.sim_fs().clone();
-        let mut machine = Machine::new(&self.env, disk, Model::new(), self.recording, watched);
+        let mut machine = Machine::new(&self.env, disk, Model::new(), self.recording, self.profile);
         for generation in 1..=self.profile.generations {
             let cuts = self.drive(&machine, generation);
             let found = machine.book.take_violations();
@@ -238,7 +246,7 @@ impl Run<'_> {
             }
             self.outcome.digest = fold(self.outcome.digest, &[machine.book.digest()]);
             let (Some(image), Some(state)) = (next, state) else { return };
-            machine = Machine::new(&self.env, image, state, self.recording, watched);
+            machine = Machine::new(&self.env, image, state, self.recording, self.profile);
         }
     }
 
