@@ -258,6 +258,8 @@ fn over_directories() -> Options {
 #[test]
 fn a_power_cut_with_shards_in_directories_of_their_own() {
     assert_driven(80..82, &over_directories());
+    // Whoever wrote a table syncs it, and its directory, then.
+    assert_driven(82..83, &Options { deferred_sync: false, ..over_directories() });
 }
 
 /// Cuts the power at every call of an opening that creates the database and its directories, and again at
