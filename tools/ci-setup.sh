@@ -22,6 +22,14 @@ if ! command -v cc > /dev/null; then
     exit 1
 fi
 
+# What the C interface's samples are built with, beside a C compiler; those that are missing are skipped there.
+for program in pkg-config cmake; do
+    if ! command -v "$program" > /dev/null; then
+        as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$program" \
+            || note "no $program: the sample that needs it is skipped"
+    fi
+done
+
 # Through a file, since with pipefail a grep that has seen enough would end ldconfig with an error.
 libraries=$(ldconfig -p 2> /dev/null || /sbin/ldconfig -p)
 if ! grep -q 'librocksdb\.so' <<< "$libraries" && [ -z "${DIALSM_ROCKSDB_LIB:-}" ]; then

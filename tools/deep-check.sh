@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# What is too slow for every change: Miri, a big-endian machine under Miri, the long tests that are
+# What is too slow for every change: Miri, a big-endian machine under Miri, the C interface under sanitizers and valgrind, the long tests that are
 # ignored by default, and many power cuts and kills. Needs a nightly toolchain with miri and rust-src
 # for the first two.
 #
-#   tools/deep-check.sh [miri] [big-endian] [long] [switches] [stress]      all of them without an argument
+#   tools/deep-check.sh [miri] [big-endian] [c-interface] [long] [switches] [stress]      all of them without an argument
 #
 # Prints what it ran; a part that cannot run here is named at the end, and is no success.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(miri big-endian long switches stress)
+[ ${#parts[@]} -gt 0 ] || parts=(miri big-endian c-interface long switches stress)
 report=()
 bad=0
 
@@ -93,6 +93,27 @@ switches() {
         cargo test --locked -p dialsm-core --test crash --test mixed --test model --test multi_get --test sim
 }
 
+# The C test program and the examples.
+c_interface() {
+    local how status begun
+    for how in sanitize valgrind; do
+        if [ "$how" = valgrind ] && ! command -v valgrind > /dev/null; then
+            report+=("MISSING valgrind")
+            bad=1
+            continue
+        fi
+        status=0 begun=$SECONDS
+        echo "== C interface: $how"
+        tools/c-test.sh "$how" || status=$?
+        if [ "$status" -eq 0 ]; then
+            report+=("ok      C interface, $how ($((SECONDS - begun)) s)")
+        else
+            report+=("FAILED  C interface, $how ($((SECONDS - begun)) s)")
+            bad=1
+        fi
+    done
+}
+
 stress_step() { # name, expected exit code, pattern of the last line, arguments
     local name=$1 code=$2 pattern=$3 status=0 begun=$SECONDS
     shift 3
@@ -122,10 +143,11 @@ for part in "${parts[@]}"; do
     case $part in
         miri) miri ;;
         big-endian) big_endian ;;
+        c-interface) c_interface ;;
         long) long ;;
         stress) stress ;;
         switches) switches ;;
-        *) echo "deep-check: no part '$part' (there are miri, big-endian, long, switches, stress)" >&2; exit 2 ;;
+        *) echo "deep-check: no part '$part' (there are miri, big-endian, c-interface, long, switches, stress)" >&2; exit 2 ;;
     esac
 done
 

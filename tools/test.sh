@@ -118,6 +118,8 @@ sharded shards=4 300 --test model --test mixed_threads --test merge --test crash
 sharded shards=8,clue_capping=false,clue_cache=false 300 --test model --test mixed_threads --test sim
 check "documents" documents
 check "command line" command_line
+check "C interface under sanitizers" tools/c-test.sh sanitize
+check "C packages" capi/samples/run.sh
 check "benchmark program" benchmark_program
 
 echo

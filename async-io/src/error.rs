@@ -39,6 +39,8 @@ pub enum ErrorKind {
     NoSpace = 23,
     /// The job was cancelled, by the caller or because the database is closing.
     Cancelled = 24,
+    /// Memory, of a size that the caller named, is not to be had. Nothing was done.
+    OutOfMemory = 25,
 
     // Reopen.
     /// The database was closed.
@@ -66,6 +68,31 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All kinds, by their numbers.
+    pub const ALL: [ErrorKind; 21] = [
+        ErrorKind::InvalidArgument,
+        ErrorKind::TooLarge,
+        ErrorKind::NotFound,
+        ErrorKind::AlreadyExists,
+        ErrorKind::Unsupported,
+        ErrorKind::ReadOnly,
+        ErrorKind::WouldStall,
+        ErrorKind::TimedOut,
+        ErrorKind::Busy,
+        ErrorKind::NoSpace,
+        ErrorKind::Cancelled,
+        ErrorKind::OutOfMemory,
+        ErrorKind::Closed,
+        ErrorKind::Forked,
+        ErrorKind::Poisoned,
+        ErrorKind::Corruption,
+        ErrorKind::Foreign,
+        ErrorKind::NewerFormat,
+        ErrorKind::Io,
+        ErrorKind::Callback,
+        ErrorKind::Internal,
+    ];
+
     /// The fixed number of this kind.
     pub fn code(self) -> u32 {
         self as u32
@@ -102,6 +129,12 @@ impl Error {
     /// An argument out of its range.
     pub fn invalid(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// Memory that could not be reserved, for `what`.
+    #[cold]
+    pub fn out_of_memory(what: &str) -> Error {
+        Error::new(ErrorKind::OutOfMemory, format!("no memory for {what}"))
     }
 
     /// Wraps an error of the operating system met while doing `what` on `path`. A full device,

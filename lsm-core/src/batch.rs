@@ -135,6 +135,20 @@ impl WriteBatch {
         WriteBatch { bytes: Vec::with_capacity(bytes.min(BATCH_BYTES_MAX)), ..WriteBatch::default() }
     }
 
+    /// The same operations once more, with no room for others.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn try_clone(&self) -> Result<WriteBatch> {
+        let out_of_memory = |_| Error::out_of_memory("a write batch");
+        let (mut bytes, mut others) = (Vec::new(), Vec::new());
+        bytes.try_reserve_exact(self.bytes.len()).map_err(out_of_memory)?;
+        others.try_reserve_exact(self.others.len()).map_err(out_of_memory)?;
+        bytes.extend_from_slice(&self.bytes);
+        others.extend_from_slice(&self.others);
+        Ok(WriteBatch { bytes, others, ..*self })
+    }
+
     /// A batch from what [`WriteBatch::as_bytes`] gave, here or elsewhere.
     ///
     /// # Errors
@@ -159,8 +173,8 @@ impl WriteBatch {
     /// Sets a key of the default keyspace.
     ///
     /// # Errors
-    /// `TooLarge` if key, value or the whole batch would pass its bound; nothing is added then.
-    /// So for all calls that add.
+    /// `TooLarge` if key, value or the whole batch would pass its bound, `OutOfMemory`; nothing is added
+    /// then. So for all calls that add.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.put_in(0, key, value)
     }
@@ -245,7 +259,12 @@ impl WriteBatch {
         let op = Op { kind, keyspace, fallback: None, key, value };
         let more = op.encoded_bytes();
         check_batch_bytes(self.bytes.len(), more)?;
-        self.bytes.reserve(more);
+        // Exactly as much where it is the only operation: single writes are batches of one.
+        let reserved = match self.bytes.capacity() {
+            0 => self.bytes.try_reserve_exact(more),
+            _ => self.bytes.try_reserve(more),
+        };
+        reserved.map_err(|_| Error::out_of_memory("a write batch"))?;
         op.encode(&mut self.bytes);
         self.note(keyspace, kind);
         Ok(())

@@ -189,7 +189,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn put(&self, options: &WriteOptions, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 16);
+        let mut batch = WriteBatch::new();
         batch.put(key, value)?;
         self.write(options, batch)
     }
@@ -199,7 +199,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn delete(&self, options: &WriteOptions, key: &[u8]) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(key.len() + 16);
+        let mut batch = WriteBatch::new();
         batch.delete(key)?;
         self.write(options, batch)
     }
@@ -211,7 +211,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn single_delete(&self, options: &WriteOptions, key: &[u8]) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(key.len() + 16);
+        let mut batch = WriteBatch::new();
         batch.single_delete(key)?;
         self.write(options, batch)
     }
@@ -221,7 +221,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`]; `InvalidArgument` without a merge operator.
     pub fn merge(&self, options: &WriteOptions, key: &[u8], operand: &[u8]) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 16);
+        let mut batch = WriteBatch::new();
         batch.merge(key, operand)?;
         self.write(options, batch)
     }
@@ -233,7 +233,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`]; `InvalidArgument` if `from` comes after `to`.
     pub fn delete_range(&self, options: &WriteOptions, from: &[u8], to: &[u8]) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(from.len() + to.len() + 16);
+        let mut batch = WriteBatch::new();
         batch.delete_range(from, to)?;
         self.write(options, batch)
     }
@@ -450,6 +450,14 @@ impl Db {
     /// `Closed`, `ReadOnly`, or the background error that is in the way.
     pub fn rollback(&self) -> Result<()> {
         rollback::run(self.engine())
+    }
+
+    /// Fails where every call that can fail would: for callers of those that can not.
+    ///
+    /// # Errors
+    /// `Closed`, or `Forked` in a child process.
+    pub fn check_open(&self) -> Result<()> {
+        self.engine().check_open()
     }
 
     /// Whether no flush and no compaction is running or due.

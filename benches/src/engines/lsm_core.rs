@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Shards,
 }
 
-struct LsmCore {
+pub(super) struct LsmCore {
     kind: Kind,
     db: Db,
     read: ReadOptions,
@@ -41,13 +41,7 @@ pub(super) fn open(
     run: &EngineOptions,
     own: &[(&str, &str)],
 ) -> Result<Box<dyn KvEngine>> {
-    // Not `for_machine`: an application that sets nothing does not call it either.
-    let mut options = if run.own_defaults { Options::default() } else { settings(run)? };
-    options.log = !run.disable_wal;
-    if kind == Kind::Shards {
-        options.shards = run.shards as usize;
-    }
-    own.iter().try_for_each(|(name, value)| options.set(name, value))?;
+    let options = options_for(kind, run, own)?;
     // Whoever names the engine with a log all the same has writes without in a database with one: there, none
     // of them is redirected.
     let disables_log = run.disable_wal && options.log;
@@ -56,18 +50,23 @@ pub(super) fn open(
         Kind::Tree => Db::open(OsEnv::new(), dir, options)?,
         Kind::Shards => (*dialsm::Db::open(dir, options)?).clone(),
     };
-    Ok(Box::new(LsmCore {
-        kind,
-        db,
-        read: ReadOptions::default(),
-        disables_log,
-        clue_hops: AtomicU64::new(0),
-        text,
-    }))
+    Ok(Box::new(LsmCore::over(kind, db, disables_log, text)))
+}
+
+/// The options of a run, with those that the word names.
+pub(super) fn options_for(kind: Kind, run: &EngineOptions, own: &[(&str, &str)]) -> Result<Options> {
+    // Not `for_machine`: an application that sets nothing does not call it either.
+    let mut options = if run.own_defaults { Options::default() } else { settings(run)? };
+    options.log = !run.disable_wal;
+    if kind == Kind::Shards {
+        options.shards = run.shards as usize;
+    }
+    own.iter().try_for_each(|(name, value)| options.set(name, value))?;
+    Ok(options)
 }
 
 /// All options in one line, and how many shards 0 stands for.
-fn text(kind: Kind, options: &Options) -> String {
+pub(super) fn text(kind: Kind, options: &Options) -> String {
     let text = options.to_text().lines().collect::<Vec<_>>().join(" ");
     match kind {
         Kind::Shards if options.shards == 0 => {
@@ -114,6 +113,11 @@ fn settings(options: &EngineOptions) -> Result<Options> {
 }
 
 impl LsmCore {
+    pub(super) fn over(kind: Kind, db: Db, disables_log: bool, text: String) -> LsmCore {
+        let (read, clue_hops) = (ReadOptions::default(), AtomicU64::new(0));
+        LsmCore { kind, db, read, disables_log, clue_hops, text }
+    }
+
     fn write_options(&self, opts: WriteOpts) -> WriteOptions {
         let disable_log = opts.disable_wal && self.disables_log;
         WriteOptions { sync: opts.sync, disable_log, ..WriteOptions::default() }

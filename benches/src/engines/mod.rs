@@ -1,5 +1,7 @@
 //! The engines this build has, by name.
 
+#[allow(unsafe_code)] // Calls through the C interface.
+mod dialsm_c;
 #[cfg(feature = "fjall")]
 mod fjall;
 mod lsm_core;
@@ -19,6 +21,7 @@ use std::path::Path;
 
 const BUILT: &[&str] = &[
     "dialsm",
+    "dialsm-c",
     "lsm-core",
     "null",
     "rocksdb",
@@ -41,7 +44,7 @@ pub(crate) fn check(word: &str) -> Result<()> {
         bail!("unknown engine '{}' (this build has {})", spec.engine, built().join(", "));
     }
     match spec.engine {
-        "dialsm" | "lsm-core" => lsm_core::check(&spec.settings),
+        "dialsm" | "dialsm-c" | "lsm-core" => lsm_core::check(&spec.settings),
         #[cfg(feature = "fjall")]
         "fjall" => fjall::check(&spec.settings),
         // Its library reads them, when it opens.
@@ -85,6 +88,7 @@ pub(crate) fn open(word: &str, dir: &Path, options: &EngineOptions) -> Result<Bo
     let spec = Spec::parse(word)?;
     match spec.engine {
         "dialsm" => lsm_core::open(Kind::Shards, dir, options, &spec.settings),
+        "dialsm-c" => dialsm_c::open(dir, options, &spec.settings),
         "lsm-core" => lsm_core::open(Kind::Tree, dir, options, &spec.settings),
         "null" => Ok(Box::new(null::NullEngine)),
         "rocksdb" => rocksdb::open(dir, options, &spec.settings, 0),

@@ -76,7 +76,7 @@ impl Db {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 24);
+        let mut batch = WriteBatch::new();
         batch.put_in(keyspace.id(), key, value)?;
         self.write_in(options, keyspace, batch)
     }
@@ -86,7 +86,7 @@ impl Db {
     /// # Errors
     /// As [`Db::put_in`].
     pub fn delete_in(&self, options: &WriteOptions, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(key.len() + 24);
+        let mut batch = WriteBatch::new();
         batch.delete_in(keyspace.id(), key)?;
         self.write_in(options, keyspace, batch)
     }
@@ -96,7 +96,7 @@ impl Db {
     /// # Errors
     /// As [`Db::put_in`].
     pub fn single_delete_in(&self, options: &WriteOptions, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(key.len() + 24);
+        let mut batch = WriteBatch::new();
         batch.single_delete_in(keyspace.id(), key)?;
         self.write_in(options, keyspace, batch)
     }
@@ -112,7 +112,7 @@ impl Db {
         key: &[u8],
         operand: &[u8],
     ) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
+        let mut batch = WriteBatch::new();
         batch.merge_in(keyspace.id(), key, operand)?;
         self.write_in(options, keyspace, batch)
     }
@@ -128,7 +128,7 @@ impl Db {
         from: &[u8],
         to: &[u8],
     ) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(from.len() + to.len() + 24);
+        let mut batch = WriteBatch::new();
         batch.delete_range_in(keyspace.id(), from, to)?;
         self.write_in(options, keyspace, batch)
     }

@@ -93,6 +93,8 @@ enum Stage {
     New,
     /// The iterator stands on the entry given last.
     Given,
+    /// It stands on the next one, for which there was no memory.
+    Refused,
     Over,
 }
 
@@ -123,7 +125,7 @@ impl Scan {
     ///
     /// # Errors
     /// As the moves of an iterator. What was read before the error was given before it; after it, it
-    /// comes again.
+    /// comes again, but `OutOfMemory`, for one entry of the batch, only as long as it holds.
     pub fn next_batch(&mut self) -> Result<Option<ScanBatch>> {
         let mut batch = ScanBatch::new();
         Ok(self.fill(&mut batch)?.then_some(batch))
@@ -158,12 +160,16 @@ impl Scan {
         };
         let bytes_max = self.options.batch_bytes.max(1);
         while (batch.len() as u64) < entries_max && batch.bytes() < bytes_max {
-            self.step()?;
-            if !self.iter.valid() {
-                self.stage = Stage::Over;
-                return Ok(());
+            if self.stage != Stage::Refused {
+                self.step()?;
+                if !self.iter.valid() {
+                    self.stage = Stage::Over;
+                    return Ok(());
+                }
             }
-            batch.push(self.iter.key(), self.iter.value());
+            self.stage = Stage::Refused;
+            batch.push(self.iter.key(), self.iter.value())?;
+            self.stage = Stage::Given;
         }
         if self.entries_left() == batch.len() as u64 {
             self.stage = Stage::Over;

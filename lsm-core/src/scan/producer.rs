@@ -119,7 +119,7 @@ impl Producer {
                 key.extend_from_slice(user);
                 (self.hiding, last_hides) = (Some(key), false);
             } else {
-                block.push(internal, self.source.value());
+                block.push(internal, self.source.value())?;
                 if kind == Kind::Put as u8 {
                     last_hides = true;
                 } else if last_hides {

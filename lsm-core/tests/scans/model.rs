@@ -196,7 +196,7 @@ impl Run {
             assert_eq!(batch.key(row), key, "{options:?}");
             assert_eq!(batch.value(row), value, "{options:?}");
         }
-        let last = batch.ends().last().map_or(0, |end| end.1);
+        let last = batch.ends().last().map_or(0, |end| end[1]);
         assert_eq!((batch.bytes(), batch.data().len()), (last, last));
         let is_full = batch.bytes() >= options.batch_bytes || batch.len() == options.batch_entries_max;
         assert!(is_full || expected.is_empty(), "a batch of {} entries: {options:?}", batch.len());

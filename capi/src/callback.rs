@@ -1,0 +1,220 @@
+//! Comparators, merge operators and prefix extractors in C
+//!
+//! Their functions are called from any thread, several at once. They must always give the same answer for the same
+//! arguments, not keep the pointers they get, not call into the database, and return: neither longjmp() nor an
+//! exception may leave them. `destroy` (NULL: nothing) is called once with `state`, when nothing uses the object any
+//! more: at the latest when its handle, all options with it and all databases opened with them are gone; also
+//! where the creation fails.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+
+use dialsm::key::Comparator;
+use dialsm_capi_logic::callback::{self, UserState};
+use dialsm_capi_logic::guard::{free, make, run};
+use dialsm_capi_logic::raw::{self, given, text};
+use dialsm_capi_logic::{
+    Code, ComparatorHandle, MergeOperatorHandle, MergeResult, PrefixExtractorHandle, Status,
+};
+use dialsm_core::merge_operator;
+
+/// Frees the state of a callback object, when nothing uses it any more.
+pub type Destroy = Option<unsafe extern "C" fn(state: *mut c_void)>;
+
+/// The order of two keys: below 0 where `a` comes first, 0 where they are equal, above 0 where `b` does.
+pub type Compare = Option<
+    unsafe extern "C" fn(state: *mut c_void, a: *const u8, a_len: usize, b: *const u8, b_len: usize) -> c_int,
+>;
+
+/// Makes the value of `key` of its base (NULL where it has none) and of operands, oldest first, and gives it to
+/// `result` by dialsm_merge_result_set(). 0 where it can't: the key can't be read then, and nothing of it is lost.
+pub type FullMerge = Option<
+    unsafe extern "C" fn(
+        state: *mut c_void,
+        key: *const u8,
+        key_len: usize,
+        base: *const u8,
+        base_len: usize,
+        operand_count: usize,
+        operands: *const *const u8,
+        operand_lens: *const usize,
+        result: *mut MergeResult,
+    ) -> c_int,
+>;
+
+/// Makes one operand that stands for several, oldest first, and gives it to `result`. 0 where there is none, which
+/// is never wrong.
+pub type PartialMerge = Option<
+    unsafe extern "C" fn(
+        state: *mut c_void,
+        key: *const u8,
+        key_len: usize,
+        operand_count: usize,
+        operands: *const *const u8,
+        operand_lens: *const usize,
+        result: *mut MergeResult,
+    ) -> c_int,
+>;
+
+/// Says where in `key` its prefix begins and how long it is. 0 where the key has none.
+pub type Extract = Option<
+    unsafe extern "C" fn(
+        state: *mut c_void,
+        key: *const u8,
+        key_len: usize,
+        prefix_start: *mut usize,
+        prefix_len: *mut usize,
+    ) -> c_int,
+>;
+
+/// An order of keys: `compare` must be a total order. `name` has 1 to 255 bytes, does not begin with "dialsm.", and
+/// is stored. `equal_is_identical` says that keys which compare equal are always the same bytes: filters, and more
+/// than one shard, need that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dialsm_comparator_create(
+    name: *const c_char,
+    name_len: usize,
+    state: *mut c_void,
+    compare: Compare,
+    equal_is_identical: bool,
+    destroy: Destroy,
+    comparator: Option<&mut MaybeUninit<Option<Box<ComparatorHandle>>>>,
+    status: Option<&mut Status>,
+) -> Code {
+    // SAFETY: the header's contract.
+    let name = unsafe { text(name, name_len, "name") };
+    let state = UserState::new(state, destroy);
+    make(comparator, status, || {
+        let compare = given(compare, "compare")?;
+        Ok(ComparatorHandle(callback::comparator(name?, state, compare, equal_is_identical)))
+    })
+}
+
+/// The order of bytes, unsigned, from the last to the first.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_comparator_create_reverse_bytewise() -> Option<Box<ComparatorHandle>> {
+    Some(Box::new(ComparatorHandle(Comparator::ReverseBytewise)))
+}
+
+/// Frees the handle. NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_comparator_free(comparator: Option<Box<ComparatorHandle>>) {
+    free(comparator);
+}
+
+/// A merge operator. Whenever the calls succeed, what they make must not depend on how operands are grouped: merging
+/// some of them first, partially or fully, gives the same value. `partial_merge` may be NULL. `name` is stored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dialsm_merge_operator_create(
+    name: *const c_char,
+    name_len: usize,
+    state: *mut c_void,
+    full_merge: FullMerge,
+    partial_merge: PartialMerge,
+    destroy: Destroy,
+    merge_operator: Option<&mut MaybeUninit<Option<Box<MergeOperatorHandle>>>>,
+    status: Option<&mut Status>,
+) -> Code {
+    // SAFETY: the header's contract.
+    let name = unsafe { text(name, name_len, "name") };
+    let state = UserState::new(state, destroy);
+    make(merge_operator, status, || {
+        let full_merge = given(full_merge, "full_merge")?;
+        Ok(MergeOperatorHandle(callback::merge_operator(name?, state, full_merge, partial_merge)))
+    })
+}
+
+/// Adds numbers of 64 bits, 8 bytes little-endian; an absent value is 0, and sums wrap round. Other lengths fail.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_merge_operator_create_counter() -> Option<Box<MergeOperatorHandle>> {
+    Some(Box::new(MergeOperatorHandle(merge_operator::counter())))
+}
+
+/// Puts operands behind the value, with `delimiter` between any two.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dialsm_merge_operator_create_append(
+    delimiter: *const c_void,
+    delimiter_len: usize,
+    merge_operator: Option<&mut MaybeUninit<Option<Box<MergeOperatorHandle>>>>,
+    status: Option<&mut Status>,
+) -> Code {
+    // SAFETY: the header's contract.
+    let delimiter = unsafe { raw::key(delimiter, delimiter_len) };
+    make(merge_operator, status, || Ok(MergeOperatorHandle(merge_operator::append(delimiter?))))
+}
+
+/// Frees the handle. NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_merge_operator_free(merge_operator: Option<Box<MergeOperatorHandle>>) {
+    free(merge_operator);
+}
+
+/// Within a merge: takes a copy of what it made, in place of what was given before. Any code but DIALSM_OK: it has
+/// nothing then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dialsm_merge_result_set(
+    result: Option<&mut MergeResult>,
+    value: *const c_void,
+    value_len: usize,
+) -> Code {
+    // SAFETY: the header's contract.
+    let value = unsafe { raw::value(value, value_len) };
+    run(None, || given(result, "result")?.set(value?))
+}
+
+/// As dialsm_merge_result_set(), behind what was given before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dialsm_merge_result_append(
+    result: Option<&mut MergeResult>,
+    value: *const c_void,
+    value_len: usize,
+) -> Code {
+    // SAFETY: the header's contract.
+    let value = unsafe { raw::value(value, value_len) };
+    run(None, || given(result, "result")?.append(value?))
+}
+
+/// A prefix extractor. All keys with one prefix must lie together in the order of keys. `name` as a comparator's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dialsm_prefix_extractor_create(
+    name: *const c_char,
+    name_len: usize,
+    state: *mut c_void,
+    extract: Extract,
+    destroy: Destroy,
+    prefix_extractor: Option<&mut MaybeUninit<Option<Box<PrefixExtractorHandle>>>>,
+    status: Option<&mut Status>,
+) -> Code {
+    // SAFETY: the header's contract.
+    let name = unsafe { text(name, name_len, "name") };
+    let state = UserState::new(state, destroy);
+    make(prefix_extractor, status, || {
+        let extract = given(extract, "extract")?;
+        Ok(PrefixExtractorHandle(callback::prefix_extractor(name?, state, extract)))
+    })
+}
+
+/// The first `count` bytes of a key. Shorter keys have no prefix or, with `shorter_too`, are their own.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_prefix_extractor_create_first_bytes(
+    count: usize,
+    shorter_too: bool,
+    prefix_extractor: Option<&mut MaybeUninit<Option<Box<PrefixExtractorHandle>>>>,
+    status: Option<&mut Status>,
+) -> Code {
+    make(prefix_extractor, status, || callback::first_bytes(count, shorter_too).map(PrefixExtractorHandle))
+}
+
+/// All up to the first such byte, which is part of the prefix; keys without it have none.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_prefix_extractor_create_delimiter(
+    delimiter: u8,
+) -> Option<Box<PrefixExtractorHandle>> {
+    Some(Box::new(PrefixExtractorHandle(dialsm::PrefixExtractor::Delimiter(delimiter))))
+}
+
+/// Frees the handle. NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_prefix_extractor_free(prefix_extractor: Option<Box<PrefixExtractorHandle>>) {
+    free(prefix_extractor);
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Runs the C test program and the C examples against the static library, watched over.
+#
+#   tools/c-test.sh sanitize     C sources with AddressSanitizer and UndefinedBehaviorSanitizer; leaks, too
+#   tools/c-test.sh valgrind     under memcheck: the library's own accesses, as well; leaks, too
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+how=${1:-}
+case $how in
+    sanitize) flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer" ;;
+    valgrind) flags= ;;
+    *) sed -n '2,/^set/p' "$0" | sed -e '/^set/d' -e 's/^# \{0,1\}//' >&2; exit 2 ;;
+esac
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+cargo build --locked -p dialsm-capi
+target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+
+build() { # program, sources
+    local program=$1
+    shift
+    # shellcheck disable=SC2086
+    ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Wall -Wextra -Wpedantic -Werror $flags -I include "$@" \
+        "$target/debug/libdialsm_capi.a" -lgcc_s -lutil -lpthread -lm -ldl -o "$program"
+}
+
+watched() { # program, arguments
+    if [ "$how" = valgrind ]; then
+        valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible \
+            --show-leak-kinds=definite,indirect,possible --child-silent-after-fork=yes "$@"
+    else
+        ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 "$@"
+    fi
+}
+
+build "$scratch/test" capi/tests/c/*.c
+mkdir "$scratch/here"
+watched "$scratch/test" "$scratch/here"
+for source in capi/examples/*.c; do
+    name=$(basename "$source" .c)
+    build "$scratch/$name" "$source"
+    case $name in
+        write_burst) watched "$scratch/$name" "$scratch/$name.db" 4 ;;
+        merge_and_checkpoint) watched "$scratch/$name" "$scratch/$name.db" "$scratch/$name.copy" ;;
+        *) watched "$scratch/$name" "$scratch/$name.db" ;;
+    esac
+done
+echo "$how: nothing found"
