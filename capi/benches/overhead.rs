@@ -6,13 +6,89 @@
 //!
 //! `cargo bench -p dialsm-capi [-- ROUNDS]`
 
+use std::ffi::c_void;
 use std::hint::black_box;
-use std::mem::MaybeUninit;
+use std::ptr::{from_mut, from_ref, null, null_mut};
 use std::time::{Duration, Instant};
 
-use dialsm::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
-use dialsm_capi::{batch, iterator, read, scan, write};
-use dialsm_capi_logic::{Batch, Code, Database, Entries, Pinned, Values};
+use dialsm::{Options, ReadOptions, WriteBatch, WriteOptions};
+// For its symbols.
+use dialsm_capi as _;
+use dialsm_capi_logic::{Batch, Database, Entries, Iter, Pinned, ScanHandle, Values};
+
+type Bytes = *const c_void;
+
+// As the header has them, but for the types of handles.
+#[allow(improper_ctypes, reason = "handles go through it as pointers, and nobody looks behind them")]
+unsafe extern "C" {
+    fn dialsm_get_pinned(
+        db: *const Database,
+        keyspace: Bytes,
+        options: Bytes,
+        key: Bytes,
+        key_len: usize,
+        pinned: *mut Pinned,
+        status: *mut c_void,
+    ) -> u32;
+    fn dialsm_pinned_value(pinned: *const Pinned, len: *mut usize) -> Bytes;
+    fn dialsm_get_into(
+        db: *const Database,
+        keyspace: Bytes,
+        options: Bytes,
+        key: Bytes,
+        key_len: usize,
+        buffer: *mut c_void,
+        buffer_len: usize,
+        value_len: *mut usize,
+        is_found: *mut bool,
+        status: *mut c_void,
+    ) -> u32;
+    fn dialsm_multi_get(
+        db: *const Database,
+        keyspace: Bytes,
+        options: Bytes,
+        count: usize,
+        keys: *const Bytes,
+        lens: *const usize,
+        values: *mut Values,
+        status: *mut c_void,
+    ) -> u32;
+    fn dialsm_values_get(values: *const Values, index: usize, len: *mut usize) -> Bytes;
+    fn dialsm_iter_valid(iter: *const Iter) -> bool;
+    fn dialsm_iter_seek_to_first(iter: *mut Iter, status: *mut c_void) -> u32;
+    fn dialsm_iter_next(iter: *mut Iter, status: *mut c_void) -> u32;
+    fn dialsm_iter_key(iter: *const Iter, len: *mut usize) -> Bytes;
+    fn dialsm_iter_value(iter: *const Iter, len: *mut usize) -> Bytes;
+    fn dialsm_iter_next_batch(
+        iter: *mut Iter,
+        entries: *mut Entries,
+        entries_max: usize,
+        bytes_max: usize,
+        status: *mut c_void,
+    ) -> u32;
+    fn dialsm_entries_view(entries: *const Entries, data: *mut Bytes, ends: *mut *const usize) -> usize;
+    fn dialsm_scan_next(scan: *mut ScanHandle, entries: *mut Entries, status: *mut c_void) -> u32;
+    fn dialsm_put(
+        db: *const Database,
+        keyspace: Bytes,
+        options: Bytes,
+        key: Bytes,
+        key_len: usize,
+        value: Bytes,
+        value_len: usize,
+        status: *mut c_void,
+    ) -> u32;
+    fn dialsm_batch_put(
+        batch: *mut Batch,
+        keyspace: Bytes,
+        key: Bytes,
+        key_len: usize,
+        value: Bytes,
+        value_len: usize,
+        status: *mut c_void,
+    ) -> u32;
+    fn dialsm_write(db: *const Database, options: Bytes, batch: *const Batch, status: *mut c_void) -> u32;
+}
 
 const KEYS: u64 = 50_000;
 const CHUNK: u64 = 2_000;
@@ -63,8 +139,8 @@ struct Bench<'a> {
     rounds: u64,
 }
 
-fn ok(code: Code) {
-    assert_eq!(code, Code::DIALSM_OK);
+fn ok(code: u32) {
+    assert_eq!(code, 0);
 }
 
 impl Bench<'_> {
@@ -103,42 +179,51 @@ impl Bench<'_> {
                 black_box(value.as_deref().map(<[u8]>::len));
             }
         };
-        let get = black_box(read::dialsm_get_pinned as unsafe extern "C" fn(_, _, _, _, _, _, _) -> _);
-        let value = black_box(read::dialsm_pinned_value as extern "C" fn(_, _) -> _);
+        let db = from_ref(self.db);
+        let get = black_box(dialsm_get_pinned as unsafe extern "C" fn(_, _, _, _, _, _, _) -> _);
+        let value = black_box(dialsm_pinned_value as unsafe extern "C" fn(_, _) -> _);
         let mut pinned = Pinned::default();
         self.compare("get (dialsm_get_pinned)", CHUNK, rust, |round| {
             for number in numbers(round) {
-                let key = key(number);
-                let mut len = MaybeUninit::new(0);
+                let (key, mut len) = (key(number), 0usize);
                 // SAFETY: the key is as long as it says.
-                ok(unsafe {
-                    get(Some(self.db), None, None, key.as_ptr().cast(), 16, Some(&mut pinned), None)
-                });
-                black_box(value(Some(&pinned), Some(&mut len)));
+                unsafe {
+                    ok(get(
+                        db,
+                        null(),
+                        null(),
+                        key.as_ptr().cast(),
+                        16usize,
+                        from_mut(&mut pinned),
+                        null_mut(),
+                    ));
+                    black_box(value(from_ref(&pinned), from_mut(&mut len)));
+                }
+                black_box(len);
             }
         });
-        let get = black_box(read::dialsm_get_into as unsafe extern "C" fn(_, _, _, _, _, _, _, _, _, _) -> _);
+        let get = black_box(dialsm_get_into as unsafe extern "C" fn(_, _, _, _, _, _, _, _, _, _) -> _);
         let mut buffer = [0u8; 128];
         self.compare("get (dialsm_get_into)", CHUNK, rust, |round| {
             for number in numbers(round) {
-                let key = key(number);
-                let mut len = MaybeUninit::new(0);
-                let to = buffer.as_mut_ptr().cast();
+                let (key, mut len) = (key(number), 0usize);
+                let (k, to) = (key.as_ptr().cast(), buffer.as_mut_ptr().cast());
                 // SAFETY: key and buffer are as long as they say.
                 ok(unsafe {
                     get(
-                        Some(self.db),
-                        None,
-                        None,
-                        key.as_ptr().cast(),
-                        16,
+                        db,
+                        null(),
+                        null(),
+                        k,
+                        16usize,
                         to,
-                        128,
-                        Some(&mut len),
-                        None,
-                        None,
+                        128usize,
+                        from_mut(&mut len),
+                        null_mut::<bool>(),
+                        null_mut(),
                     )
                 });
+                black_box(len);
             }
         });
     }
@@ -146,11 +231,11 @@ impl Bench<'_> {
     fn multi_gets(&self) {
         let options = ReadOptions::default();
         let keys = |round: u64| numbers(round).take(BATCH as usize).map(key).collect::<Vec<_>>();
-        let get = black_box(read::dialsm_multi_get as unsafe extern "C" fn(_, _, _, _, _, _, _, _) -> _);
-        let value = black_box(read::dialsm_values_get as extern "C" fn(_, _, _) -> _);
+        let get = black_box(dialsm_multi_get as unsafe extern "C" fn(_, _, _, _, _, _, _, _) -> _);
+        let value = black_box(dialsm_values_get as unsafe extern "C" fn(_, _, _) -> _);
         let mut values = Values::default();
         self.compare(
-            "multi-get of 100",
+            "multi-get of 100, a key",
             BATCH,
             |round| {
                 let keys = keys(round);
@@ -161,15 +246,15 @@ impl Bench<'_> {
             },
             |round| {
                 let keys = keys(round);
-                let (starts, lens): (Vec<_>, Vec<_>) =
+                let (starts, lens): (Vec<Bytes>, Vec<usize>) =
                     keys.iter().map(|key| (key.as_ptr().cast(), key.len())).unzip();
                 let (starts, lens) = (starts.as_ptr(), lens.as_ptr());
+                let (db, into) = (from_ref(self.db), from_mut(&mut values));
                 // SAFETY: the arrays and keys are as long as they say.
-                ok(unsafe {
-                    get(Some(self.db), None, None, BATCH as usize, starts, lens, Some(&mut values), None)
-                });
+                ok(unsafe { get(db, null(), null(), BATCH as usize, starts, lens, into, null_mut()) });
                 for at in 0..BATCH as usize {
-                    black_box(value(Some(&values), at, None));
+                    // SAFETY: it only looks.
+                    black_box(unsafe { value(from_ref(&values), at, null_mut()) });
                 }
             },
         );
@@ -187,57 +272,65 @@ impl Bench<'_> {
             assert_eq!(black_box(bytes) as u64, KEYS * 116);
         };
         let create = || {
-            let mut iter = MaybeUninit::new(None);
-            ok(iterator::dialsm_iter_create(Some(self.db), None, None, Some(&mut iter), None));
-            // SAFETY: it was set before the call, and by it.
-            let mut iter = unsafe { iter.assume_init() }.unwrap();
-            ok(iterator::dialsm_iter_seek_to_first(Some(&mut iter), None));
+            let mut iter = self.db.iter(None, None).unwrap();
+            // SAFETY: it is one.
+            ok(unsafe { dialsm_iter_seek_to_first(from_mut(&mut iter), null_mut()) });
             iter
         };
-        let next_batch = black_box(iterator::dialsm_iter_next_batch as extern "C" fn(_, _, _, _, _) -> _);
+        let next_batch = black_box(dialsm_iter_next_batch as unsafe extern "C" fn(_, _, _, _, _) -> _);
+        let view = black_box(dialsm_entries_view as unsafe extern "C" fn(_, _, _) -> _);
         let mut entries = Entries::default();
         self.compare("iteration (dialsm_iter_next_batch)", KEYS, rust, |_| {
             let mut iter = create();
             let mut bytes = 0;
             loop {
-                ok(next_batch(Some(&mut *iter), Some(&mut entries), 128, 0, None));
-                let ends = entries.ends();
-                if ends.is_empty() {
+                let (mut data, mut ends): (Bytes, *const usize) = (null(), null());
+                // SAFETY: they are what they are declared as.
+                let count: usize = unsafe {
+                    ok(next_batch(from_mut(&mut iter), from_mut(&mut entries), 128usize, 0usize, null_mut()));
+                    view(from_ref(&entries), from_mut(&mut data), from_mut(&mut ends))
+                };
+                if count == 0 {
                     break;
                 }
+                black_box(data);
                 let mut start = 0;
-                for end in ends {
+                for at in 0..2 * count {
+                    // SAFETY: there are two ends an entry.
+                    let end = unsafe { *ends.add(at) };
                     bytes += end - start;
-                    start = *end;
+                    start = end;
                 }
             }
             assert_eq!(black_box(bytes) as u64, KEYS * 116);
         });
-        let valid = black_box(iterator::dialsm_iter_valid as extern "C" fn(_) -> _);
-        let next = black_box(iterator::dialsm_iter_next as extern "C" fn(_, _) -> _);
-        let part =
-            black_box([iterator::dialsm_iter_key as extern "C" fn(_, _) -> _, iterator::dialsm_iter_value]);
+        let valid = black_box(dialsm_iter_valid as unsafe extern "C" fn(_) -> _);
+        let next = black_box(dialsm_iter_next as unsafe extern "C" fn(_, _) -> _);
+        let key = black_box(dialsm_iter_key as unsafe extern "C" fn(_, _) -> _);
+        let value = black_box(dialsm_iter_value as unsafe extern "C" fn(_, _) -> _);
         self.compare("iteration (dialsm_iter_next)", KEYS, rust, |_| {
             let mut iter = create();
             let mut bytes = 0;
-            while valid(Some(&*iter)) {
-                for part in part {
-                    let mut len = MaybeUninit::new(0);
-                    black_box(part(Some(&*iter), Some(&mut len)));
-                    // SAFETY: it was set before the call, and by it.
-                    bytes += unsafe { len.assume_init() };
+            // SAFETY: it is one.
+            while unsafe { valid(from_ref(&iter)) } {
+                let (mut key_len, mut value_len) = (0usize, 0usize);
+                // SAFETY: as above.
+                unsafe {
+                    black_box(key(from_ref(&iter), from_mut(&mut key_len)));
+                    black_box(value(from_ref(&iter), from_mut(&mut value_len)));
+                    ok(next(from_mut(&mut iter), null_mut()));
                 }
-                ok(next(Some(&mut *iter), None));
+                bytes += key_len + value_len;
             }
             assert_eq!(black_box(bytes) as u64, KEYS * 116);
         });
     }
 
     fn scans(&self) {
-        let next = black_box(scan::dialsm_scan_next as extern "C" fn(_, _, _) -> _);
+        let next = black_box(dialsm_scan_next as unsafe extern "C" fn(_, _, _) -> _);
         let (mut entries, mut own) = (Entries::default(), dialsm::ScanBatch::new());
         self.compare(
-            "bulk scan",
+            "bulk scan, an entry",
             KEYS,
             |_| {
                 let mut scan = self.rust.scan(&ReadOptions::default(), &Default::default()).unwrap();
@@ -248,7 +341,8 @@ impl Bench<'_> {
             |_| {
                 let mut scan = self.db.scan(None, None, None).unwrap();
                 loop {
-                    ok(next(Some(&mut scan), Some(&mut entries), None));
+                    // SAFETY: they are what they are declared as.
+                    ok(unsafe { next(from_mut(&mut scan), from_mut(&mut entries), null_mut()) });
                     if black_box(entries.is_empty()) {
                         break;
                     }
@@ -259,7 +353,7 @@ impl Bench<'_> {
 
     fn puts(&self) {
         let options = WriteOptions::default();
-        let put = black_box(write::dialsm_put as unsafe extern "C" fn(_, _, _, _, _, _, _, _) -> _);
+        let put = black_box(dialsm_put as unsafe extern "C" fn(_, _, _, _, _, _, _, _) -> _);
         self.compare(
             "put",
             CHUNK,
@@ -270,17 +364,18 @@ impl Bench<'_> {
             },
             |round| {
                 for number in numbers(round) {
-                    let (key, value) = (key(number), VALUE.as_ptr().cast());
+                    let key = key(number);
+                    let (db, k, v) = (from_ref(self.db), key.as_ptr().cast(), VALUE.as_ptr().cast());
                     // SAFETY: key and value are as long as they say.
-                    ok(unsafe { put(Some(self.db), None, None, key.as_ptr().cast(), 16, value, 100, None) });
+                    ok(unsafe { put(db, null(), null(), k, 16usize, v, 100usize, null_mut()) });
                 }
             },
         );
     }
 
     fn batches(&self) {
-        let add = black_box(batch::dialsm_batch_put as unsafe extern "C" fn(_, _, _, _, _, _, _) -> _);
-        let write = black_box(write::dialsm_write as extern "C" fn(_, _, _, _) -> _);
+        let add = black_box(dialsm_batch_put as unsafe extern "C" fn(_, _, _, _, _, _, _) -> _);
+        let write = black_box(dialsm_write as unsafe extern "C" fn(_, _, _, _) -> _);
         let mut batch = Batch::default();
         self.compare(
             "write of a batch of 100, a put",
@@ -300,11 +395,13 @@ impl Bench<'_> {
                 while numbers.peek().is_some() {
                     batch.clear();
                     for number in numbers.by_ref().take(BATCH as usize) {
-                        let (key, value) = (key(number), VALUE.as_ptr().cast());
+                        let key = key(number);
+                        let (to, k, v) = (from_mut(&mut batch), key.as_ptr().cast(), VALUE.as_ptr().cast());
                         // SAFETY: key and value are as long as they say.
-                        ok(unsafe { add(Some(&mut batch), None, key.as_ptr().cast(), 16, value, 100, None) });
+                        ok(unsafe { add(to, null(), k, 16usize, v, 100usize, null_mut()) });
                     }
-                    ok(write(Some(self.db), None, Some(&batch), None));
+                    // SAFETY: they are what they are declared as.
+                    ok(unsafe { write(from_ref(self.db), null(), from_ref(&batch), null_mut()) });
                 }
             },
         );
