@@ -25,6 +25,7 @@ mod db;
 mod placement;
 mod redirect;
 pub mod router;
+pub mod stall_model;
 #[doc(hidden)]
 pub mod testing;
 
