@@ -68,7 +68,8 @@ impl Done {
         self.tree.lock().flushing = false;
         installed?;
         self.tree.note_flush(engine);
-        engine.metrics.add_flush(bytes, engine.env.now() - self.started);
+        let input = self.buffer.table.raw_key_bytes() + self.buffer.table.raw_value_bytes();
+        engine.metrics.add_flush(input, bytes, engine.env.now() - self.started);
         engine.schedule();
         Ok(())
     }

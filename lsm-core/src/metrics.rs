@@ -82,6 +82,8 @@ counters! {
     Flushes = flushes,
     /// Bytes of the tables they became.
     FlushBytes = flush_bytes,
+    /// Bytes of the keys and values in them.
+    FlushInputBytes = flush_input_bytes,
     /// Nanoseconds spent flushing.
     FlushNs = flush_ns,
     /// Nanoseconds that flushes waited for the disk to sync their tables; none with deferred sync.
@@ -158,7 +160,7 @@ counters! {
 counters! {
     /// A count kept for each level.
     enum LevelCounter;
-    /// The counts of one level. Compactions count at the level they write to.
+    /// The counts of one level. Compactions count at the level they write to; as drains at the one they come from.
     struct LevelCounters;
 
     /// Point look-ups answered by a table of this level.
@@ -171,6 +173,12 @@ counters! {
     CompactionWriteBytes = compaction_write_bytes,
     /// Nanoseconds spent in them.
     CompactionNs = compaction_ns,
+    /// Bytes of tables that compactions took from this level to a deeper one, or moved there as they were.
+    DrainedBytes = drained_bytes,
+    /// Bytes by which the deeper one grew: what was left of them once older versions were gone.
+    SurvivedBytes = survived_bytes,
+    /// Nanoseconds spent in those compactions.
+    DrainNs = drain_ns,
 }
 
 /// Why writes waited.
@@ -310,9 +318,14 @@ impl Metrics {
         self.log_sync_ns.record(ns);
     }
 
-    /// Counts a flush that wrote `bytes` bytes of tables in `ns` nanoseconds.
-    pub fn add_flush(&self, bytes: u64, ns: u64) {
-        self.add_all(&[(Counter::Flushes, 1), (Counter::FlushBytes, bytes), (Counter::FlushNs, ns)]);
+    /// Counts a flush that made `bytes` bytes of tables of `input_bytes` of keys and values in `ns` nanoseconds.
+    pub fn add_flush(&self, input_bytes: u64, bytes: u64, ns: u64) {
+        self.add_all(&[
+            (Counter::Flushes, 1),
+            (Counter::FlushInputBytes, input_bytes),
+            (Counter::FlushBytes, bytes),
+            (Counter::FlushNs, ns),
+        ]);
         self.flush_ns.record(ns);
     }
 
@@ -323,6 +336,13 @@ impl Metrics {
         self.add_level(LevelCounter::CompactionWriteBytes, level, write_bytes);
         self.add_level(LevelCounter::CompactionNs, level, ns);
         self.compaction_ns.record(ns);
+    }
+
+    /// Counts what a compaction took from `level` to a deeper one, and how much of it is there now.
+    pub fn add_drain(&self, level: usize, drained_bytes: u64, survived_bytes: u64, ns: u64) {
+        self.add_level(LevelCounter::DrainedBytes, level, drained_bytes);
+        self.add_level(LevelCounter::SurvivedBytes, level, survived_bytes);
+        self.add_level(LevelCounter::DrainNs, level, ns);
     }
 
     /// A table was opened.

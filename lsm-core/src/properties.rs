@@ -13,7 +13,7 @@ use crate::metrics::StallCause;
 use crate::pins::PinReport;
 use crate::tree::{Tree, TreeView};
 use crate::version::LEVELS;
-use crate::write::stall::{Admission, StallReport};
+use crate::write::stall::{Admission, StallReport, StallTimes};
 
 /// The properties that [`get`] knows.
 pub(crate) const NAMES: &[&str] = &[
@@ -296,23 +296,25 @@ pub(crate) fn stats_json(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
             format!("{{\"tables\":{tables},\"bytes\":{bytes}}}")
         })
         .collect();
-    let causes: Vec<String> = StallCause::ALL
-        .iter()
-        .map(|cause| {
-            let times = report.by_cause[*cause as usize];
-            format!("\"{}\":{}", cause.as_str(), times.total_ns as f64 / 1e9)
-        })
-        .collect();
+    let by_cause = |value: fn(&StallTimes) -> f64| -> Vec<String> {
+        let field = |cause: &StallCause| (cause.as_str(), value(&report.by_cause[*cause as usize]));
+        StallCause::ALL.iter().map(field).map(|(name, value)| format!("\"{name}\":{value}")).collect()
+    };
+    let (causes, counts) =
+        (by_cause(|times| times.total_ns as f64 / 1e9), by_cause(|times| times.count as f64));
     let handoff: Vec<String> =
         handoff_figures(engine).iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
     format!(
-        "{{\"levels\":[{}],\"pending_compaction_bytes\":{},\"stall\":{{\"count\":{},\"seconds\":{},\"longest_ms\":{},\"by_cause\":{{{}}}}},\"visible\":{},\"handoff\":{{{}}},\"metrics\":{}}}",
+        "{{\"clock_ns\":{},\"trees\":{},\"levels\":[{}],\"pending_compaction_bytes\":{},\"stall\":{{\"count\":{},\"seconds\":{},\"longest_ms\":{},\"by_cause\":{{{}}},\"counts_by_cause\":{{{}}}}},\"visible\":{},\"handoff\":{{{}}},\"metrics\":{}}}",
+        engine.env.now(),
+        trees.len(),
         levels.join(","),
         asked.pending_bytes(),
         report.all.count,
         report.all.total_ns as f64 / 1e9,
         report.all.longest_ns as f64 / 1e6,
         causes.join(","),
+        counts.join(","),
         engine.commit.visible().load(Ordering::Acquire),
         handoff.join(","),
         engine.metrics.snapshot().to_json(),

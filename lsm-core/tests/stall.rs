@@ -208,6 +208,30 @@ fn level_0_stops_writers_until_a_compaction_is_done() {
     });
 }
 
+/// What a stall model is fed with.
+#[test]
+fn what_a_compaction_takes_from_level_0_and_leaves_of_it_is_counted_with_its_time() {
+    let bench = Bench::new();
+    bench.env.run(|| {
+        let db = bench.open(&Options { level0_compaction_trigger: 4, ..level0(40, 40) });
+        bench.slow_compaction(2 * SECOND);
+        // The same 10 values of 100 bytes each time: three quarters of the bytes are older versions.
+        for _ in 0..4 {
+            (0..10).for_each(|i| put(&db, &format!("{i}"), 100));
+            db.flush().expect("flush");
+        }
+        let flushed = db.metrics().counters;
+        assert_eq!((flushed.flushes, flushed.flush_input_bytes), (4, 4 * 10 * 101));
+        bench.env.sleep(3 * SECOND);
+        let metrics = db.metrics();
+        let [level0, below @ ..] = &metrics.levels;
+        assert_eq!((level0.drained_bytes, level0.drain_ns), (flushed.flush_bytes, 2 * SECOND));
+        let made: u64 = below.iter().map(|level| level.compaction_write_bytes).sum();
+        assert!(made > 0 && level0.survived_bytes == made && made < level0.drained_bytes / 2);
+        assert!(below.iter().all(|level| level.drained_bytes == 0), "nothing went deeper");
+    });
+}
+
 #[test]
 fn level_0_slows_writers_to_the_pace_of_its_pressure() {
     let bench = Bench::new();

@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::clues::OtherShards;
 use super::output::{Outputs, Written};
-use super::plan::{Plan, Reason, SubRange};
+use super::plan::{LevelInputs, Plan, Reason, SubRange};
 use super::visibility::CompactionIter;
 use crate::background::{cancelled, panicked};
 use crate::callback::Watch;
@@ -120,12 +120,28 @@ impl Done {
             true => cancelled(),
             false => error,
         })?;
+        let ns = engine.env.now() - self.started;
         if !self.plan.trivial_move {
-            let ns = engine.env.now() - self.started;
             let level = usize::from(self.plan.output_level);
             engine.metrics.add_compaction(level, self.plan.input_bytes(), bytes, ns);
         }
+        self.count_drains(engine, bytes, ns);
         Ok(())
+    }
+
+    /// Counts what left the levels above the outputs'. Where there are several, the time is the youngest one's.
+    fn count_drains(&self, engine: &Engine, written: u64, ns: u64) {
+        let input = self.plan.input_bytes();
+        let drained = self.plan.inputs.iter().filter(|inputs| inputs.level < self.plan.output_level);
+        let bytes = |inputs: &LevelInputs| inputs.files.iter().map(|file| file.file_bytes()).sum();
+        let drained: Vec<(usize, u64)> = drained.map(|i| (usize::from(i.level), bytes(i))).collect();
+        let total: u64 = drained.iter().map(|(_, bytes)| bytes).sum();
+        let stayed = input - total;
+        let survived = if self.plan.trivial_move { total } else { written.saturating_sub(stayed).min(total) };
+        for (at, (level, bytes)) in drained.into_iter().enumerate() {
+            let part = (u128::from(survived) * u128::from(bytes) / u128::from(total.max(1))) as u64;
+            engine.metrics.add_drain(level, bytes, part, if at == 0 { ns } else { 0 });
+        }
     }
 }
 

@@ -35,7 +35,7 @@ fn stalls_groups_and_jobs_count_all_their_parts() {
     }
     metrics.add_group(32, 3200);
     metrics.add_log_sync(300_000);
-    metrics.add_flush(6400, 77);
+    metrics.add_flush(3200, 6400, 77);
     metrics.add_compaction(6, 100, 3200, 5);
     let snapshot = metrics.snapshot();
     for (n, cause) in StallCause::ALL.into_iter().enumerate() {
@@ -48,6 +48,7 @@ fn stalls_groups_and_jobs_count_all_their_parts() {
     );
     assert_eq!((snapshot.counters.log_syncs, snapshot.log_sync_ns.max), (1, 300_000));
     assert_eq!((snapshot.counters.flushes, snapshot.flush_ns.sum), (1, 77));
+    assert_eq!((snapshot.counters.flush_input_bytes, snapshot.counters.flush_bytes), (3200, 6400));
     assert_eq!((snapshot.levels[6].compactions, snapshot.compaction_ns.sum), (1, 5));
     assert_eq!(snapshot.write_amplification(), Some(3.0));
     assert_eq!(MetricsSnapshot::default().write_amplification(), None);
@@ -112,7 +113,7 @@ fn reports_name_every_value() {
     let metrics = Metrics::new();
     metrics.add(Counter::Gets, 123_456_789);
     metrics.add_group(2, 50);
-    metrics.add_flush(100, 1);
+    metrics.add_flush(50, 100, 1);
     metrics.add_stall(StallCause::Level0, 42);
     let snapshot = metrics.snapshot();
     let (text, json) = (snapshot.to_text(), snapshot.to_json());
