@@ -72,6 +72,16 @@ pub(crate) enum Arrival {
     Poisson,
 }
 
+/// What an open loop does with operations that came due while their thread was held up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Late {
+    /// All of them, late.
+    Queue,
+    /// None: they are lost, so that what arrives while nothing holds a thread up is always the rate.
+    Skip,
+}
+
 /// Every flag's value.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Config {
@@ -100,6 +110,7 @@ pub(crate) struct Config {
     pub(crate) ycsb_distribution: Option<Distribution>,
     pub(crate) rate: Rate,
     pub(crate) arrival: Arrival,
+    pub(crate) late: Late,
     pub(crate) memory_limit: Option<u64>,
     pub(crate) use_existing_db: bool,
     pub(crate) keep_db: bool,
@@ -141,6 +152,7 @@ impl Default for Config {
             ycsb_distribution: None,
             rate: Rate::Closed,
             arrival: Arrival::Fixed,
+            late: Late::Queue,
             memory_limit: None,
             use_existing_db: false,
             keep_db: false,

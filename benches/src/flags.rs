@@ -5,7 +5,7 @@
 //! (powers of 1024). The first words that are not flags name the workloads, or `suite NAME`.
 //! A flag that is not in the table is an error: a misspelt option must not be measured as another.
 
-use crate::config::{Arrival, Compression, Config, Rate};
+use crate::config::{Arrival, Compression, Config, Late, Rate};
 use crate::ycsb::Distribution;
 use anyhow::{Result, anyhow, bail};
 use std::path::PathBuf;
@@ -135,6 +135,16 @@ impl FlagValue for Arrival {
     }
 }
 
+impl FlagValue for Late {
+    fn read(text: &str) -> Option<Late> {
+        match text {
+            "queue" => Some(Late::Queue),
+            "skip" => Some(Late::Skip),
+            _ => None,
+        }
+    }
+}
+
 impl FlagValue for Distribution {
     fn read(text: &str) -> Option<Distribution> {
         match text {
@@ -206,6 +216,10 @@ const FLAGS: &[Flag] = &[
     flag!(ycsb_distribution, "zipfian, latest or uniform instead of the mix's own"),
     flag!(rate, "open loop: operations a second of all threads, or 'auto'; 0 is closed loop"),
     flag!(arrival, "arrivals of the open loop: fixed or poisson"),
+    flag!(
+        late,
+        "what came due in an open loop while its thread was held up: queue (all is done late) or skip"
+    ),
     flag!(memory_limit, "bytes of memory, page cache included, for each engine (a memory cgroup)"),
     flag!(bool use_existing_db, "measure the database that --db holds"),
     flag!(bool keep_db, "leave the databases behind"),
@@ -407,6 +421,8 @@ mod tests {
         assert_eq!(run("fillseq --engines null --write_buffer_size=1GiB").engine.write_buffer_size, 1 << 30);
         assert_eq!(run("fillseq --engines null --rate 1e5").rate, Rate::PerSecond(1e5));
         assert_eq!(run("fillseq --engines null --rate auto --arrival poisson").arrival, Arrival::Poisson);
+        assert_eq!(run("fillseq --engines null").late, Late::Queue);
+        assert_eq!(run("fillseq --engines null --rate 9 --late skip").late, Late::Skip);
         for bad in
             ["--num 1e6", "--num 99999999999999G", "--num K", "--num -1", "--threads 9999999999", "--num"]
         {

@@ -2,9 +2,10 @@
 //!
 //! In an open loop the schedule does not wait for the engine. An operation that begins late because
 //! the one before it was slow is still charged from the moment it was due, so one stall shows in
-//! every operation that would have come during it.
+//! every operation that would have come during it. With [`Late::Skip`] what came due during it is lost instead, as
+//! calls at a shut door are: the load while the door is open stays the rate.
 
-use crate::config::Arrival;
+use crate::config::{Arrival, Late};
 use crate::generate::Rng;
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,12 @@ pub(crate) struct Pacer {
     /// Mean ns between two operations of this thread.
     interval: f64,
     arrival: Arrival,
+    late: Late,
     rng: Rng,
 }
+
+/// A thread that is later than this was held up; less is the machine's unrest, and made up for.
+const HELD_UP_NS: f64 = 2e6;
 
 /// Below this a sleep costs more than it saves.
 const SPIN_NS: f64 = 20_000.0;
@@ -26,7 +31,7 @@ impl Pacer {
     pub(crate) fn new(
         start: Instant,
         per_second: f64,
-        arrival: Arrival,
+        (arrival, late): (Arrival, Late),
         index: u64,
         threads: u64,
         seed: u64,
@@ -34,7 +39,7 @@ impl Pacer {
         let interval = threads as f64 * 1e9 / per_second;
         // Fixed arrivals of all threads together are evenly spaced too.
         let due = if arrival == Arrival::Fixed { interval * index as f64 / threads as f64 } else { 0.0 };
-        let mut pacer = Pacer { start, due, interval, arrival, rng: Rng::new(seed, index ^ 0xa11) };
+        let mut pacer = Pacer { start, due, interval, arrival, late, rng: Rng::new(seed, index ^ 0xa11) };
         if arrival == Arrival::Poisson {
             pacer.advance();
         }
@@ -55,8 +60,21 @@ impl Pacer {
         due
     }
 
+    /// Loses what came due before `now`.
+    fn skip_to(&mut self, now: f64) {
+        while self.due < now {
+            self.advance();
+        }
+    }
+
     /// Waits until the next operation is due and returns when that was, in ns since the start.
     pub(crate) fn wait(&mut self) -> u64 {
+        if self.late == Late::Skip {
+            let now = self.start.elapsed().as_nanos() as f64;
+            if self.due < now - HELD_UP_NS {
+                self.skip_to(now);
+            }
+        }
         let due = self.next_due();
         loop {
             let left = due as f64 - self.start.elapsed().as_nanos() as f64;
@@ -77,7 +95,7 @@ mod tests {
     use super::*;
 
     fn dues(arrival: Arrival, index: u64, count: usize) -> Vec<u64> {
-        let mut pacer = Pacer::new(Instant::now(), 1000.0, arrival, index, 4, 1);
+        let mut pacer = Pacer::new(Instant::now(), 1000.0, (arrival, Late::Queue), index, 4, 1);
         (0..count).map(|_| pacer.next_due()).collect()
     }
 
@@ -101,13 +119,26 @@ mod tests {
 
     #[test]
     fn an_operation_that_begins_late_is_due_when_it_was_due() {
-        let mut pacer = Pacer::new(Instant::now(), 1e6, Arrival::Fixed, 0, 1, 1);
+        let mut pacer = Pacer::new(Instant::now(), 1e6, (Arrival::Fixed, Late::Queue), 0, 1, 1);
         std::thread::sleep(Duration::from_millis(2));
         let dues: Vec<u64> = (0..3).map(|_| pacer.wait()).collect();
         assert_eq!(dues, [0, 1_000, 2_000]);
-        let mut far = Pacer::new(Instant::now(), 1000.0, Arrival::Fixed, 0, 1, 1);
+        let mut far = Pacer::new(Instant::now(), 1000.0, (Arrival::Fixed, Late::Queue), 0, 1, 1);
         let begun = Instant::now();
         (0..4).for_each(|_| assert!(far.wait() <= 3_000_000));
         assert!(begun.elapsed() >= Duration::from_millis(3) - Duration::from_micros(1));
+    }
+
+    #[test]
+    fn what_came_due_while_the_thread_was_held_up_is_lost() {
+        for arrival in [Arrival::Fixed, Arrival::Poisson] {
+            let mut pacer = Pacer::new(Instant::now(), 1e6, (arrival, Late::Skip), 0, 1, 1);
+            std::thread::sleep(Duration::from_millis(20));
+            let due = pacer.wait();
+            assert!(due >= 20_000_000, "{due}");
+            assert!(pacer.next_due() > due, "and the next one after it");
+        }
+        let mut pacer = Pacer::new(Instant::now(), 1e9, (Arrival::Fixed, Late::Skip), 0, 1, 1);
+        assert!(pacer.wait() < 2_000_000, "the machine's unrest is made up for");
     }
 }

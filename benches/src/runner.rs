@@ -319,12 +319,13 @@ fn key_size(job: &Job<'_>) -> usize {
 
 fn pacer(job: &Job<'_>, start: Instant, index: u64, counts: bool) -> Option<Pacer> {
     let config = job.config;
+    let law = (config.arrival, config.late);
     if !counts {
         let limit = config.benchmark_write_rate_limit;
         let per_second = limit as f64 / config.entry_bytes() as f64;
-        return (limit > 0).then(|| Pacer::new(start, per_second, config.arrival, 0, 1, config.seed));
+        return (limit > 0).then(|| Pacer::new(start, per_second, law, 0, 1, config.seed));
     }
     let Rate::PerSecond(rate) = config.rate else { return None };
     let calls = rate / job.entries_a_call() as f64;
-    Some(Pacer::new(start, calls, config.arrival, index, config.threads.into(), config.seed))
+    Some(Pacer::new(start, calls, law, index, config.threads.into(), config.seed))
 }

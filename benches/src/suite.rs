@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 mod shards;
+mod stall_model;
 
 struct Suite {
     name: &'static str,
@@ -63,6 +64,11 @@ const SUITES: &[Suite] = &[
         name: "shards",
         what: "dialsm against one tree, RocksDB and fjall: the paper's settings, db_bench's, and clues by themselves",
         cells: shards::CELLS,
+    },
+    Suite {
+        name: stall_model::NAME,
+        what: "the stall model against the engine: one run gives the rates, the stalls of others are predicted",
+        cells: stall_model::CELLS,
     },
 ];
 
@@ -245,7 +251,7 @@ pub(crate) fn run(name: &str, words: &[String], config: &Config) -> Result<()> {
             continue;
         }
         eprintln!("{name}: {cell} ({}/{}): {line}", at + 1, chosen.len());
-        let report = run_cell(&dir, cell, line, &words).with_context(|| format!("cell {cell}"))?;
+        let report = run_cell(suite, &dir, cell, line, &words).with_context(|| format!("cell {cell}"))?;
         let config = cell_config(line, &words)?;
         replace(&dir.join(format!("{cell}.json")), &serde_json::to_vec(&report)?)?;
         print!("== {cell}: {line}\n{}\n", report::table(&report, &config.engines));
@@ -259,7 +265,13 @@ pub(crate) fn run(name: &str, words: &[String], config: &Config) -> Result<()> {
     if let Some(path) = &config.json {
         replace(path, &serde_json::to_vec(&whole)?)?;
     }
-    let tables = [markdown::writes(&whole), markdown::shards(&whole)];
+    let mut tables = vec![markdown::writes(&whole), markdown::shards(&whole)];
+    if suite.name == stall_model::NAME {
+        let reports = state.done.iter().map(|cell| Ok((cell.as_str(), load_report(&dir, cell)?)));
+        let table = stall_model::table(&reports.collect::<Result<Vec<_>>>()?)?;
+        print!("{table}");
+        tables.push(table);
+    }
     replace(&dir.join("table.md"), tables.join("\n").as_bytes())?;
     print!("{}", summary(&whole));
     Ok(())
@@ -283,8 +295,13 @@ fn chosen(suite: &Suite, parts: &[String]) -> Result<Vec<(&'static str, &'static
     Ok(suite.cells.iter().copied().filter(|(cell, _)| is_chosen(cell)).collect())
 }
 
-fn run_cell(dir: &Path, cell: &str, line: &str, words: &[String]) -> Result<Report> {
+fn run_cell(suite: &Suite, dir: &Path, cell: &str, line: &str, words: &[String]) -> Result<Report> {
     let mut config = cell_config(line, words)?;
+    if suite.name == stall_model::NAME && cell != stall_model::CALIBRATION {
+        let calibration = load_report(dir, stall_model::CALIBRATION).context("run the calibration first")?;
+        config.rate = Rate::PerSecond(stall_model::offered(&calibration, cell)?);
+        return compare(&config);
+    }
     let Some(closed) = cell.strip_suffix(OPEN) else { return compare(&config) };
     let report = load_report(dir, closed).with_context(|| format!("its rates are those of {closed}"))?;
     let rates = auto_rates(&report.runs);
@@ -515,7 +532,10 @@ mod tests {
         replace(&dir.path().join("x.json"), &serde_json::to_vec(&report).unwrap()).unwrap();
         let rates = auto_rates(&load_report(dir.path(), "x").unwrap().runs);
         assert_eq!(rates["overwrite"], 19_000.0);
-        assert!(run_cell(dir.path(), "y-open", "overwrite --engines null", &[]).is_err(), "no cell y");
+        assert!(
+            run_cell(&SUITES[0], dir.path(), "y-open", "overwrite --engines null", &[]).is_err(),
+            "no cell y"
+        );
     }
 
     #[test]

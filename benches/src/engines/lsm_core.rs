@@ -155,11 +155,19 @@ impl LsmCore {
         }
     }
 
-    /// All that it counts, by its own names; those of the hand-off begin with `handoff_`.
+    /// All that it counts, by its own names; those of the hand-off begin with `handoff_`, those of a level with
+    /// `l0_`, `l1_` and so on.
     fn counters(&self) -> BTreeMap<String, f64> {
-        let counted = self.db.metrics().counters.entries().into_iter();
+        let metrics = self.db.metrics();
+        let counted = metrics.counters.entries().into_iter();
         let mut all: BTreeMap<String, f64> =
             counted.map(|(name, value)| (name.to_owned(), value as f64)).collect();
+        for (at, level) in metrics.levels.iter().enumerate() {
+            let counted = level.entries().into_iter();
+            all.extend(counted.map(|(name, value)| (format!("l{at}_{name}"), value as f64)));
+        }
+        let report = serde_json::from_str(&self.db.stats_json()).unwrap_or(serde_json::Value::Null);
+        all.extend(report["trees"].as_f64().map(|trees| ("trees".to_owned(), trees)));
         let handoff = self.db.property("dialsm.handoff").unwrap_or_default();
         for (name, value) in handoff.lines().filter_map(|line| line.split_once(' ')) {
             all.extend(value.parse().ok().map(|value: f64| (format!("handoff_{name}"), value)));
