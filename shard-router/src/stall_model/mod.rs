@@ -267,6 +267,21 @@ impl Rates {
         self.arrival.min(self.flush).min(self.l0).min(deep)
     }
 
+    /// The same stages where compactions have so many workers between them, of so many trees: L0's gets as much of
+    /// them as deeper compactions leave. The rates so far are those of one worker without others, and of one tree
+    /// no two compactions out of L0 run at once. The paper calls stages coupled by a common budget, without an
+    /// equation; this one is ours: 1/μ_0 becomes max((1/μ_0)/trees, (1/μ_0 + k/μ_d)/workers).
+    ///
+    /// # Errors
+    /// No worker or no tree.
+    pub fn with_workers(&self, workers: u32, trees: u32) -> Result<Rates, OutOfRange> {
+        Input::Workers.check(workers.into(), workers >= 1)?;
+        Input::Shards.check(trees.into(), trees >= 1)?;
+        let (l0, deep) = (1.0 / self.l0.0, self.survival / self.deep.0);
+        let busiest = (l0 / f64::from(trees)).max((l0 + deep) / f64::from(workers));
+        Ok(Rates { l0: MegabytesPerSecond(1.0 / busiest), ..*self })
+    }
+
     /// The bottleneck law: α* = \[1 − min(μ_f, μ_0, μ_d/k)/λ\]+, the share of what comes that the slowest stage
     /// can't take.
     pub fn bottleneck_alpha(&self) -> f64 {
@@ -396,6 +411,8 @@ pub enum Input {
     Subcompactions,
     /// The part of its work that they can share.
     ParallelShare,
+    /// The workers of all compactions.
+    Workers,
 }
 
 impl Input {
@@ -429,6 +446,7 @@ impl Input {
             Input::L0Files => ("the number of level-0 files between end and begin of a stall", "above 0"),
             Input::L0File => ("the size of a level-0 file in MB", ABOVE_0),
             Input::Subcompactions => ("the number of sub-compactions", "at least 1"),
+            Input::Workers => ("the number of workers", "at least 1"),
             Input::ParallelShare => ("the share of a compaction that can be parallel", "from 0 to 1"),
         }
     }

@@ -182,17 +182,15 @@ impl Observation {
     pub fn limits(&self, options: &KeyspaceOptions) -> Result<Limits, Unobserved> {
         self.check()?;
         let memtable = Megabytes::from_bytes(self.flush_input_bytes / self.flushes);
-        let in_user_bytes = self.flush_input_bytes / self.flush_bytes;
-        let pending = Megabytes::from_bytes(options.pending_compaction_hard_bytes as f64 * in_user_bytes);
-        let soft = Megabytes::from_bytes(options.pending_compaction_soft_bytes as f64 * in_user_bytes);
-        let drain = Megabytes(pending.0 - soft.0);
-        let (resume, stop) = (options.level0_compaction_trigger as u32, options.level0_stop_trigger as u32);
-        Ok(Limits {
-            memtable,
-            l0: Limits::l0_by_files(resume, stop, memtable).map_err(Unobserved::Options)?,
-            pending,
-            pending_drain: if drain.0 > 0.0 { drain } else { pending },
-        })
+        limits(options, memtable, self.flush_input_bytes / self.flush_bytes)
+    }
+
+    /// The same where nothing was observed: memtables are full, and tables hold a byte for each of theirs.
+    ///
+    /// # Errors
+    /// The options have no room between the marks.
+    pub fn limits_unobserved(options: &KeyspaceOptions) -> Result<Limits, Unobserved> {
+        limits(options, Megabytes::from_bytes(options.write_buffer_bytes as f64), 1.0)
     }
 
     fn check(&self) -> Result<(), Unobserved> {
@@ -206,6 +204,23 @@ impl Observation {
         }
         Ok(())
     }
+}
+
+fn limits(
+    options: &KeyspaceOptions,
+    memtable: Megabytes,
+    user_bytes_per_table_byte: f64,
+) -> Result<Limits, Unobserved> {
+    let debt = |bytes: u64| Megabytes::from_bytes(bytes as f64 * user_bytes_per_table_byte);
+    let pending = debt(options.pending_compaction_hard_bytes);
+    let drain = Megabytes(pending.0 - debt(options.pending_compaction_soft_bytes).0);
+    let (resume, stop) = (options.level0_compaction_trigger as u32, options.level0_stop_trigger as u32);
+    Ok(Limits {
+        memtable,
+        l0: Limits::l0_by_files(resume, stop, memtable).map_err(Unobserved::Options)?,
+        pending,
+        pending_drain: if drain.0 > 0.0 { drain } else { pending },
+    })
 }
 
 /// Why an observation says nothing about the rates.

@@ -112,6 +112,23 @@ fn subcompactions_follow_amdahls_law_up_to_its_cap() {
     assert_eq!(subcompacted(mb_s(100.0), 8, 0.0).unwrap().0, 100.0);
 }
 
+#[test]
+fn stages_that_share_workers_leave_each_other_what_they_do_not_need() {
+    let own = rates(500.0, 400.0, 200.0, 100.0, 0.5);
+    let of = |workers, trees| own.with_workers(workers, trees).unwrap().l0.0;
+    assert_digits(of(1, 1), "100.000");
+    assert_digits(of(2, 1), "200.000");
+    assert_digits(of(8, 1), "200.000");
+    assert_digits(of(2, 4), "200.000");
+    assert_digits(of(8, 4), "800.000");
+    let idle = rates(500.0, 400.0, f64::INFINITY, f64::INFINITY, 1.0);
+    assert_eq!(idle.with_workers(1, 1).unwrap().l0.0, f64::INFINITY);
+    let stuck = rates(500.0, 400.0, 200.0, 0.0, 1.0);
+    assert_eq!(stuck.with_workers(3, 1).unwrap().l0.0, 0.0, "debt is paid first");
+    assert_eq!(own.with_workers(0, 1).unwrap_err().input, Input::Workers);
+    assert_eq!(own.with_workers(1, 0).unwrap_err().input, Input::Shards);
+}
+
 /// Many inputs, spread over the decades, by a fixed recurrence.
 fn many() -> impl Iterator<Item = Model> {
     let mut state = 0x2545_f491_4f6c_dd1du64;

@@ -71,6 +71,9 @@ fn limits_are_in_user_bytes_like_rates() {
     ] {
         assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
     }
+    let unobserved = Observation::limits_unobserved(&options).unwrap();
+    assert_eq!(unobserved.memtable.0, options.write_buffer_bytes as f64 / 1e6);
+    assert_eq!(unobserved.pending.0, 4096.0 * 1.048576);
     let one_mark = KeyspaceOptions { pending_compaction_soft_bytes: 4096 << 20, ..options.clone() };
     assert_eq!(observation().limits(&one_mark).unwrap().pending_drain, limits.pending);
     let no_room = KeyspaceOptions { level0_stop_trigger: 4, ..options };
