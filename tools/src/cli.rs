@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::exit::Failure;
+use crate::model::ModelArgs;
 use crate::store::{Range, prefix_end};
 use crate::text::{Encoding, Format};
 
@@ -129,6 +130,8 @@ pub enum Command {
         /// What is printed.
         output: Format,
     },
+    /// Predict stalls.
+    Model(Box<ModelArgs>),
 }
 
 /// Which database, and with which options.
@@ -282,6 +285,23 @@ impl Raw {
         }
     }
 
+    fn decimal(&self, flag: &str) -> Result<Option<f64>, Failure> {
+        match self.text(flag)? {
+            None => Ok(None),
+            Some(text) => match text.parse() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => usage_error(format!("--{flag}: want a number")),
+            },
+        }
+    }
+
+    /// A whole number that is small.
+    fn count(&self, flag: &str) -> Result<Option<u32>, Failure> {
+        let Some(number) = self.number(flag)? else { return Ok(None) };
+        let too_large = |_| Failure::Usage(format!("--{flag}: {number} is too large"));
+        u32::try_from(number).map(Some).map_err(too_large)
+    }
+
     fn format(&self, flag: &str) -> Result<Format, Failure> {
         match self.text(flag)? {
             None if flag == "format" && self.has("json") => Ok(Format::Json),
@@ -378,6 +398,7 @@ impl Raw {
                 Command::DumpLog { file: PathBuf::from(&self.args[0]), summary: self.has("summary") }
             }
             "dump-manifest" => Command::DumpManifest { path: PathBuf::from(&self.args[0]) },
+            "model" => Command::Model(Box::new(self.model()?)),
             "convert" => Command::Convert {
                 files: self.files(0),
                 input: self.format("input")?,
@@ -397,5 +418,32 @@ impl Raw {
         };
         let (db, files, sync) = (self.database()?, self.files(1), self.has("sync"));
         Ok(Command::Load { db, files, format, batch_ops, sync })
+    }
+
+    fn model(&self) -> Result<ModelArgs, Failure> {
+        Ok(ModelArgs {
+            lambda: self.decimal("lambda")?,
+            mu_flush: self.decimal("mu-flush")?,
+            mu_l0: self.decimal("mu-l0")?,
+            mu_deep: self.decimal("mu-deep")?,
+            k: self.decimal("k")?,
+            memtable: self.decimal("memtable")?,
+            sst: self.decimal("sst")?,
+            l0_trigger: self.count("l0-trigger")?,
+            l0_stall: self.count("l0-stall")?,
+            pending_limit: self.decimal("pending-limit")?,
+            pending_drain: self.decimal("pending-drain")?,
+            record_bytes: self.decimal("record-bytes")?,
+            service_us: self.decimal("service-us")?,
+            shards: self.count("shards")?,
+            common_cause: self.decimal("common-cause")?,
+            subcompactions: self.count("subcompactions")?,
+            parallel_share: self.decimal("parallel-share")?,
+            literal: self.has("literal"),
+            db: self.value("db").map(PathBuf::from),
+            recordings: self.flags.get("recording").into_iter().flatten().map(PathBuf::from).collect(),
+            run: self.text("run")?.map(String::from),
+            svg: self.value("svg").map(PathBuf::from),
+        })
     }
 }

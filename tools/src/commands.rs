@@ -95,6 +95,7 @@ pub fn run(invocation: &Invocation, opener: &dyn Opener, streams: &mut Streams<'
         Command::DumpManifest { path } => {
             inspect::manifest::dump(&*opener.fs(), path, &mut Printer::new(streams.stdout, json))?;
         }
+        Command::Model(model) => model.run(json, opener, streams.stdout)?,
         Command::Convert { files, input, output } => load::convert(files, *input, *output, streams)?,
     }
     streams.stdout.flush()?;

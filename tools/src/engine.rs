@@ -40,6 +40,10 @@ impl Opener for Engine {
         Ok(Box::new(Database { db: Db::open(self.env.clone(), path, options)? }))
     }
 
+    fn saved_options(&self, path: &Path) -> Result<Options> {
+        Options::load(&*self.env, path)
+    }
+
     fn fs(&self) -> Arc<dyn Fs> {
         self.env.fs().clone()
     }

@@ -3,9 +3,11 @@
 //! ```text
 //! main -> cli (arguments -> Command) -> commands (Command -> output) -> store (a thin trait) -> engine
 //!                                       |                           -> inspect (single files)
+//!                                       |                           -> model (stalls)
 //!                                       text (entries as lines), progress, exit (errors -> codes)
 //! ```
-//! Modules in reading order: [`cli`], [`commands`], [`text`], [`store`], [`engine`], [`inspect`], [`progress`],
+//! Modules in reading order: [`cli`], [`commands`], [`text`], [`store`], [`engine`], [`inspect`], [`model`],
+//! [`progress`],
 //! [`exit`].
 //!
 //! Keys and values appear in output that was asked for, never in error texts.
@@ -18,6 +20,7 @@ pub mod commands;
 pub mod engine;
 pub mod exit;
 pub mod inspect;
+pub mod model;
 pub mod progress;
 pub mod store;
 pub mod stress;

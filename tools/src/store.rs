@@ -26,6 +26,12 @@ pub trait Opener {
     /// Those of the engine.
     fn open(&self, path: &Path, options: Options, mode: OpenMode) -> Result<Box<dyn Store>>;
 
+    /// The options that the database in `path`, which may be open, had when it was opened or changed last.
+    ///
+    /// # Errors
+    /// Those of [`Options::load`].
+    fn saved_options(&self, path: &Path) -> Result<Options>;
+
     /// The file system that the databases are on.
     fn fs(&self) -> Arc<dyn Fs>;
 }

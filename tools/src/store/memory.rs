@@ -42,6 +42,11 @@ impl Opener for Memory {
         Ok(Box::new(self.clone()))
     }
 
+    fn saved_options(&self, path: &Path) -> Result<Options> {
+        let missing = || Error::new(ErrorKind::NotFound, "no options").at_path(path);
+        self.0.options.borrow().clone().ok_or_else(missing)
+    }
+
     fn fs(&self) -> Arc<dyn Fs> {
         OsFs::new()
     }
