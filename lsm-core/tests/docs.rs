@@ -49,6 +49,7 @@ fn documents_name_files_and_tests_that_exist() {
         "README.md",
         "docs/ARCHITECTURE.md",
         "docs/BENCHMARKS.md",
+        "docs/STALL-MODEL.md",
         "docs/field-cases.md",
         "docs/protocol-holes.md",
         "docs/formats/README.md",
