@@ -1063,6 +1063,16 @@ dialsm_code_t dialsm_options_set_level0_compaction_trigger(dialsm_options_t *opt
                                                            dialsm_status_t *status);
 
 /**
+ * Lets level 0 gather more tables than `level0_compaction_trigger`, up to half of `level0_slowdown_trigger`,
+ * while writes come fast and reads are few: one compaction then takes more of them, and less is
+ * written. When writes pause, `level0_compaction_trigger` counts again.
+ * Default: true; of a keyspace, live.
+ */
+dialsm_code_t dialsm_options_set_level0_patience(dialsm_options_t *options,
+                                                 bool level0_patience,
+                                                 dialsm_status_t *status);
+
+/**
  * Tables in level 0 from which writes are slowed down. Not below
  * `level0_compaction_trigger`.
  * Default: 20, 1 to 100000; of a keyspace, live.

@@ -409,6 +409,19 @@ pub extern "C" fn dialsm_options_set_level0_compaction_trigger(
     })
 }
 
+/// Lets level 0 gather more tables than `level0_compaction_trigger`, up to half of `level0_slowdown_trigger`,
+/// while writes come fast and reads are few: one compaction then takes more of them, and less is
+/// written. When writes pause, `level0_compaction_trigger` counts again.
+/// Default: true; of a keyspace, live.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_options_set_level0_patience(
+    options: Option<&mut OptionSet>,
+    level0_patience: bool,
+    status: Option<&mut Status>,
+) -> Code {
+    run(status, || given(options, "options")?.set_bool("level0_patience", level0_patience))
+}
+
 /// Tables in level 0 from which writes are slowed down. Not below
 /// `level0_compaction_trigger`.
 /// Default: 20, 1 to 100000; of a keyspace, live.
