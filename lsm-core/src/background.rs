@@ -402,7 +402,7 @@ pub(crate) fn reserve(engine: &Engine, plan: &Plan) -> Result<Option<Reserved>> 
         return Ok(None);
     }
     let max = engine.options.load().retained_bytes_max;
-    let reserved = engine.handoff.retained.try_reserve(plan.input_bytes(), max);
+    let reserved = engine.handoff.retained.try_reserve(plan.input_bytes(), max, plan.reason);
     if reserved.is_none() {
         engine.metrics.add(Counter::RetentionRefusals, 1);
     }

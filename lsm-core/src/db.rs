@@ -14,6 +14,7 @@ use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::format::{FileHeader, FileKind, HEADER_BYTES};
+use crate::handoff::ClueJobs;
 use crate::iterator::DbIterator;
 use crate::key::{Comparator, Kind};
 use crate::merge_operator::no_operator;
@@ -478,6 +479,12 @@ impl Db {
     #[doc(hidden)]
     pub fn unsettled_installs(&self) -> usize {
         self.engine().versions.unsettled()
+    }
+
+    /// Rollbacks and collections under way. As [`Db::unsettled_installs`].
+    #[doc(hidden)]
+    pub fn clue_jobs(&self) -> ClueJobs {
+        self.engine().handoff.retained.clue_jobs()
     }
 
     /// A property of the database by name, as text: of all keyspaces together, where each has its own.

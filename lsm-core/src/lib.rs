@@ -78,6 +78,8 @@ pub mod write;
 pub use batch::WriteBatch;
 pub use db::Db;
 pub use dialsm_io::{Error, ErrorKind, Result};
+#[doc(hidden)]
+pub use handoff::ClueJobs;
 pub use iterator::DbIterator;
 pub use keyspace::Keyspace;
 pub use merge_operator::{AssociativeOperator, MergeOperator};

@@ -138,6 +138,9 @@ counters! {
     CluesRolledBack = clues_rolled_back,
     /// Redirected entries dropped since no clue needed them any more.
     RedirectedDropped = redirected_dropped,
+    /// Redirected writes of which tables held one half when the database was opened, value or clue, and
+    /// whose other half was replayed from the log or, without one, is a clue that was made again.
+    RedirectsCompleted = redirects_completed,
     /// Rollbacks that have ended.
     Rollbacks = rollbacks,
     /// Rollbacks given up because of a new burst.

@@ -62,6 +62,8 @@ pub(crate) const NAMES: &[&str] = &[
     "dialsm.handoff",
     "dialsm.asynchronous-io",
     "dialsm.clues",
+    "dialsm.rollbacks-under-way",
+    "dialsm.collections-under-way",
 ];
 
 /// The trees that are asked, with the views they have now.
@@ -170,6 +172,14 @@ fn of_database(engine: &Engine, name: &str) -> Option<u64> {
         "dialsm.num-snapshots" => engine.snapshots.summary().0 as u64,
         "dialsm.oldest-snapshot" => engine.snapshots.summary().1.unwrap_or(0),
         "dialsm.clues" => engine.clues().0,
+        "dialsm.rollbacks-under-way" => {
+            let jobs = engine.handoff.retained.clue_jobs();
+            (jobs.rollbacks_running + jobs.rollbacks_live) as u64
+        }
+        "dialsm.collections-under-way" => {
+            let jobs = engine.handoff.retained.clue_jobs();
+            (jobs.collections_running + jobs.collections_live) as u64
+        }
         "dialsm.iterators" => pins(engine).iterators,
         "dialsm.oldest-iterator-ms" => pins(engine).oldest_ns / 1_000_000,
         "dialsm.pinned-views" => pins(engine).views,

@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::filename::FileName;
 use crate::key::Kind;
 use crate::keyspace::Alive;
+use crate::metrics::Counter;
 use crate::routing::{encode_clue, redirected};
 use crate::space::Space;
 use crate::tree::Tree;
@@ -156,6 +157,10 @@ impl Replay<'_> {
             return Err(Error::corruption(text));
         }
         let (clue, value) = redirected(op.kind);
+        let [of_value, of_clue] = [fallback, primary].map(|shard| self.floors[first + usize::from(shard)]);
+        if (seqno < of_value) != (seqno < of_clue) {
+            self.engine.metrics.add(Counter::RedirectsCompleted, 1);
+        }
         self.insert(first + usize::from(fallback), seqno, value, op.key, op.value);
         encode_clue(fallback, &mut self.clue);
         let bytes = std::mem::take(&mut self.clue);

@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use crate::Result;
 use crate::engine::Engine;
 use crate::key::{Kind, kind_byte_of, seqno_of, user_key};
+use crate::metrics::Counter;
 use crate::options::FlushOptions;
 use crate::read::internal::InternalIter;
 use crate::routing::encode_clue;
@@ -129,6 +130,7 @@ fn make_clues(
                 let primary = space.primary(key);
                 if seqno >= floors[usize::from(primary.id.shard)] {
                     primary.insert_unlogged(key, seqno, kind, &clue);
+                    engine.metrics.add(Counter::RedirectsCompleted, 1);
                 }
             }
             entries.next()?;

@@ -44,6 +44,7 @@ use crate::tree::{Buffer, Tree};
 
 pub(crate) use new_file::NewFile;
 pub(crate) use redo::Redo;
+pub use retained::ClueJobs;
 pub(crate) use retained::{Reserved, Retained};
 
 /// The limiter's window never gets smaller than so many tables.

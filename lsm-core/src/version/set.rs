@@ -181,7 +181,8 @@ impl VersionSet {
     /// Notes a change that the caller has just made live, under the tree's lock. Returns its number, for
     /// [`VersionSet::is_settled`].
     pub(crate) fn push(&self, tree: &Arc<Tree>, _proof: &mut TreeState, install: Install) -> u64 {
-        let Install { removed, added, version, floor, leaving, reserved, together } = install;
+        let Install { removed, added, version, floor, leaving, mut reserved, together } = install;
+        reserved.iter_mut().for_each(Reserved::set_live);
         let is_bound = together.is_some();
         let kept = Kept { version, removed: leaving, together, _reserved: reserved };
         let step = Step::new(removed, added, floor, kept).bound(is_bound);

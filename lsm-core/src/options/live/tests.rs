@@ -4,6 +4,7 @@ use std::path::Path;
 use dialsm_io::{Access, Fault, FaultFs, Fs, OpKind, Priority, Rule, SimEnv};
 
 use super::*;
+use crate::compaction::plan::Reason;
 use crate::options::{Compression, describe};
 use crate::write::stall::Admission;
 use crate::{
@@ -176,7 +177,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("retained_bytes_max", |c| {
         c.db.set_options(&[("level0_compaction_trigger", "2"), ("retained_bytes_max", "1M")]).expect("set");
         // As if a compaction of that size were not settled.
-        let hold = || c.engine().handoff.retained.try_reserve(2 << 20, u64::MAX).expect("no bound");
+        let hold =
+            || c.engine().handoff.retained.try_reserve(2 << 20, u64::MAX, Reason::Manual).expect("no bound");
         for compacted in [true, false, false] {
             c.table(0, 10, 100);
             // Over the bottom level there is no way down but a merge.
