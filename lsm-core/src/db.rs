@@ -443,9 +443,9 @@ impl Db {
         manual::compact_range(engine, &engine.space, options, from, to)
     }
 
-    /// Replaces the clue entries that are there now by the values they stand for, in their own shards.
-    /// Returns when no table has one any more; writes go on meanwhile and may bring new ones. Without more
-    /// than one shard there is nothing to do.
+    /// Replaces the clue entries that are there now, those of writes that have returned, by the values they
+    /// stand for, in their own shards. Returns when no table has one of these any more; writes go on meanwhile
+    /// and may bring new ones, which are not waited for. Without more than one shard there is nothing to do.
     ///
     /// # Errors
     /// `Closed`, `ReadOnly`, or the background error that is in the way.

@@ -88,6 +88,8 @@ pub(crate) struct Engine {
     pub(crate) stopped: AtomicBool,
     /// Callers who wait for clues to be rolled back.
     pub(crate) rollbacks_asked: AtomicUsize,
+    /// The last sequence number of the clues that they wait for.
+    pub(crate) rollback_up_to: AtomicU64,
     /// Calls from the user's threads that may write files ([`Inside`]); closing waits for them.
     pub(crate) inside: AtomicUsize,
     /// The first log segment that the manifest found at open needed.

@@ -433,6 +433,7 @@ pub(crate) fn build(
         closing: AtomicBool::new(false),
         stopped: AtomicBool::new(false),
         rollbacks_asked: AtomicUsize::new(0),
+        rollback_up_to: AtomicU64::new(0),
         inside: AtomicUsize::new(0),
         lock: parking_lot::Mutex::new(Some(lock)),
         dir: dir.to_path_buf(),

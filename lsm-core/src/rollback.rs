@@ -17,14 +17,14 @@ use std::sync::atomic::Ordering;
 
 use crate::Result;
 use crate::background::{Picked, claim};
-use crate::compaction::picker::{pick_collect, pick_rollback};
+use crate::compaction::picker::{CollectFloors, pick_collect, pick_rollback};
 use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
 use crate::keyspace::Alive;
 use crate::metrics::Counter;
 use crate::space::Space;
-use crate::tree::{Tree, TreeState};
-use crate::types::SeqNo;
+use crate::tree::{Buffer, Tree, TreeState};
+use crate::types::{SEQNO_MAX, SeqNo};
 use crate::{ErrorKind, manual};
 
 /// Whether as many clues are there as may be.
@@ -62,7 +62,9 @@ pub(crate) fn next_urgent<'a>(engine: &Engine, alive: &'a Alive) -> Result<Optio
     if !may_roll_back(engine) || !(is_asked || is_at_limit(engine)) {
         return Ok(None);
     }
-    first(alive, |tree| claim(engine, tree, |state| rollback_of(tree, state, is_asked)))
+    // The limit counts all clues; a caller waits for those that were there before the call.
+    let last = if is_at_limit(engine) { SEQNO_MAX } else { engine.rollback_up_to.load(Ordering::Relaxed) };
+    first(alive, |tree| claim(engine, tree, |state| rollback_of(tree, state, is_asked, last)))
 }
 
 /// What to do when nothing else is: a rollback, or a collection.
@@ -73,14 +75,15 @@ pub(crate) fn next_calm<'a>(engine: &Engine, alive: &'a Alive) -> Result<Option<
     if !may_roll_back(engine) || is_burst(engine) {
         return Ok(None);
     }
-    let rollback = first(alive, |tree| claim(engine, tree, |state| rollback_of(tree, state, false)))?;
+    let rollback =
+        first(alive, |tree| claim(engine, tree, |state| rollback_of(tree, state, false, SEQNO_MAX)))?;
     if rollback.is_some() {
         return Ok(rollback);
     }
     for space in &alive.spaces {
-        let Some(floor) = collect_floor(space) else { continue };
+        let Some(floors) = collect_floors(engine, space) else { continue };
         for tree in &space.trees {
-            let picked = claim(engine, tree, |state| collection_of(tree, state, floor))?;
+            let picked = claim(engine, tree, |state| collection_of(tree, state, floors))?;
             if picked.is_some() {
                 return Ok(picked);
             }
@@ -96,11 +99,11 @@ pub(crate) fn is_due(engine: &Engine) -> bool {
     }
     let alive = engine.keyspaces.alive();
     let is_collectable = |space: &Arc<Space>| {
-        let floor = collect_floor(space);
-        let is_due = |tree: &Arc<Tree>, floor| collection_of(tree, &tree.lock(), floor).is_some();
-        floor.is_some_and(|floor| space.trees.iter().any(|tree| is_due(tree, floor)))
+        let floors = collect_floors(engine, space);
+        let is_due = |tree: &Arc<Tree>, floors| collection_of(tree, &tree.lock(), floors).is_some();
+        floors.is_some_and(|floors| space.trees.iter().any(|tree| is_due(tree, floors)))
     };
-    alive.trees.iter().any(|tree| rollback_of(tree, &tree.lock(), false).is_some())
+    alive.trees.iter().any(|tree| rollback_of(tree, &tree.lock(), false, SEQNO_MAX).is_some())
         || alive.spaces.iter().any(is_collectable)
 }
 
@@ -122,35 +125,47 @@ fn is_free(state: &TreeState) -> bool {
     state.compactions_paused == 0
 }
 
-fn rollback_of(tree: &Tree, state: &TreeState, is_asked: bool) -> Option<Plan> {
+fn rollback_of(tree: &Tree, state: &TreeState, is_asked: bool, last: SeqNo) -> Option<Plan> {
     let view = tree.view_guard();
     // Most trees, most of the time.
     if view.version.clues().0 == 0 || !(is_asked || is_free(state)) {
         return None;
     }
-    pick_rollback(&view.version, &tree.options.load().strategy)
+    pick_rollback(&view.version, &tree.options.load().strategy, last)
 }
 
-fn collection_of(tree: &Tree, state: &TreeState, floor: SeqNo) -> Option<Plan> {
+fn collection_of(tree: &Tree, state: &TreeState, floors: CollectFloors) -> Option<Plan> {
     let view = tree.view_guard();
     if view.version.redirected_bytes() == 0 || !is_free(state) {
         return None;
     }
-    pick_collect(&view.version, &tree.options.load().strategy, floor)
+    pick_collect(&view.version, &tree.options.load().strategy, floors)
 }
 
-/// The sequence below which every redirected entry of the keyspace can go, if no clue is left anywhere.
-fn collect_floor(space: &Space) -> Option<SeqNo> {
-    let mut floor = SeqNo::MAX;
+/// Below which sequence every redirected entry of the keyspace can go, if no clue is left anywhere.
+///
+/// A tree without a clue in memory and with nothing to settle keeps nobody waiting, however low its floor is:
+/// it may have been idle since. Each clue that it ever had was in a memtable of its that was flushed and has
+/// settled, so its floor is above them all.
+fn collect_floors(engine: &Engine, space: &Space) -> Option<CollectFloors> {
+    // Before any tree is looked at: a clue below this has come to its memtable.
+    let next = engine.commit.visible().load(Ordering::Acquire) + 1;
+    let mut floors = CollectFloors { sure: next, likely: next };
     for tree in &space.trees {
         let state = tree.lock();
         let view = tree.view_guard();
         if state.durable.clues().0 + view.version.clues().0 > 0 {
             return None;
         }
-        floor = floor.min(state.durable_floor);
+        floors.sure = floors.sure.min(state.durable_floor);
+        let has_clues = |buffer: &Arc<Buffer>| buffer.table.clues().0 > 0;
+        if std::iter::once(&view.active).chain(&view.sealed).any(has_clues)
+            || engine.versions.last_unsettled(tree.id).is_some()
+        {
+            floors.likely = floors.likely.min(state.durable_floor);
+        }
     }
-    Some(floor)
+    Some(floors)
 }
 
 /// Counts what became of a rollback.
@@ -172,13 +187,17 @@ pub(crate) fn run(engine: &Arc<Engine>) -> Result<()> {
     if engine.space.shards() < 2 {
         return Ok(());
     }
+    // What is visible now is there; what comes later nobody waits for, or writers could keep the caller
+    // for ever. The callers' numbers ascend, so the greatest one serves all of them.
+    let last = engine.commit.visible().load(Ordering::Acquire);
+    engine.rollback_up_to.fetch_max(last, Ordering::Relaxed);
     engine.rollbacks_asked.fetch_add(1, Ordering::Relaxed);
-    let result = wait_until_none(engine);
+    let result = wait_until_none(engine, last);
     engine.rollbacks_asked.fetch_sub(1, Ordering::Relaxed);
     result
 }
 
-fn wait_until_none(engine: &Arc<Engine>) -> Result<()> {
+fn wait_until_none(engine: &Arc<Engine>, last: SeqNo) -> Result<()> {
     let alive = engine.keyspaces.alive();
     // Reserves are flushed first.
     let has_clues = |tree: &&Arc<Tree>| {
@@ -191,7 +210,7 @@ fn wait_until_none(engine: &Arc<Engine>) -> Result<()> {
         let seen = engine.scheduler.ended.epoch();
         engine.check_open()?;
         engine.error.check()?;
-        let left = |tree: &Arc<Tree>| !tree.is_dropped() && tree.view_guard().version.clues().0 > 0;
+        let left = |tree: &Arc<Tree>| !tree.is_dropped() && tree.view_guard().version.has_clues_up_to(last);
         if !alive.trees.iter().any(left) {
             return Ok(());
         }

@@ -472,12 +472,15 @@ fn install(
 ) -> Result<()> {
     let removed = plan.removed();
     let mut leaving: Vec<Arc<TableFile>> = plan.files().map(|(_, table)| table.clone()).collect();
-    let added = if plan.trivial_move {
+    let added: Vec<(u8, Arc<TableFile>)> = if plan.trivial_move {
         // The same tables on another level: not obsolete.
         std::mem::take(&mut leaving).into_iter().map(|table| (plan.output_level, table)).collect()
     } else {
         written.table_files(&tree.comparator)
     };
+    if plan.reason == Reason::Collect {
+        added.iter().for_each(|(_, table)| table.set_collected());
+    }
     let source = Source::Merge(Arc::new(plan.inputs.clone()), clues);
     let state = tree.lock();
     if state.dropped {

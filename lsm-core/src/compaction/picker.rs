@@ -70,16 +70,17 @@ pub fn pick(version: &Version, strategy: &Strategy) -> Option<Plan> {
     context.merge_clues()
 }
 
-/// A compaction that replaces clues by what they stand for, if some can be: all that may leave L0, where
-/// there are clues in it, else a deeper table that has some.
-pub fn pick_rollback(version: &Version, strategy: &Strategy) -> Option<Plan> {
-    if version.clues().0 == 0 {
+/// A compaction that replaces clues by what they stand for, if some with sequence numbers up to `last` can
+/// be: all that may leave L0, where there are such clues in it, else a deeper table that has some. Of a table
+/// that takes part all clues go, newer ones too.
+pub fn pick_rollback(version: &Version, strategy: &Strategy, last: SeqNo) -> Option<Plan> {
+    if !version.has_clues_up_to(last) {
         return None;
     }
     let base = LevelTargets::of(version, strategy).base;
     let context = Context { version, strategy, running: Running::of(version) };
-    let has_clues = |file: &&Arc<TableFile>| file.meta().clues > 0 && !file.compacting();
-    let from_l0 = || context.all_l0(base).filter(Plan::has_clues);
+    let has_clues = |file: &&Arc<TableFile>| file.meta().has_clues_up_to(last) && !file.compacting();
+    let from_l0 = || context.all_l0(base).filter(|plan| plan.files().any(|(_, file)| has_clues(&file)));
     let deeper = || (1..LEVELS).find_map(|l| version.level(l).iter().find(has_clues).map(|file| (l, file)));
     let mut plan = from_l0().or_else(|| deeper().and_then(|(level, file)| context.rewrite(level, file)))?;
     plan.reason = Reason::Rollback;
@@ -87,14 +88,25 @@ pub fn pick_rollback(version: &Version, strategy: &Strategy) -> Option<Plan> {
     Some(plan)
 }
 
-/// A compaction of redirected entries that nobody needs: of a table whose entries are all below `floor`,
-/// the lowest durable floor of the keyspace's trees. Only where no tree of the keyspace has a clue any more,
-/// durable or live: then each such entry goes.
-pub fn pick_collect(version: &Version, strategy: &Strategy, floor: SeqNo) -> Option<Plan> {
+/// Below which sequence redirected entries may go, where no tree of the keyspace has a clue any more, durable
+/// or live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollectFloors {
+    /// The lowest durable floor of the keyspace's trees: all below it go.
+    pub sure: SeqNo,
+    /// The same without the trees that have no clue in memory: all below it go, too, unless the log that
+    /// had their clues was lost. Those then wait for the other floor.
+    pub likely: SeqNo,
+}
+
+/// A compaction of redirected entries that nobody needs: of a table whose entries are all below the floors.
+/// Where a collection has left some it is not tried again before they are sure to go.
+pub fn pick_collect(version: &Version, strategy: &Strategy, floors: CollectFloors) -> Option<Plan> {
     let base = LevelTargets::of(version, strategy).base;
     let context = Context { version, strategy, running: Running::of(version) };
     let is_due = |file: &&Arc<TableFile>| {
         let meta = file.meta();
+        let floor = if file.is_collected() { floors.sure } else { floors.likely };
         meta.redirected > 0 && meta.seqno_max < floor && !file.compacting()
     };
     let from_l0 = || context.all_l0(base).filter(|plan| plan.files().any(|(_, file)| is_due(&file)));

@@ -51,6 +51,8 @@ pub struct TableMeta {
     pub clues: u64,
     /// Bytes of their user keys.
     pub clue_bytes: u64,
+    /// The smallest sequence number of a clue; the largest there can be where there is none.
+    pub clue_seqno_min: SeqNo,
     /// Redirected entries among them.
     pub redirected: u64,
     /// Bytes of their user keys and values.
@@ -202,6 +204,7 @@ pub struct TableWriter {
     last_key: Vec<u8>,
     range_dels: Option<SectionBuilder>,
     properties: Properties,
+    clue_seqno_min: SeqNo,
     failed: bool,
 }
 
@@ -266,6 +269,7 @@ impl TableWriter {
                 seqno_min: SEQNO_MAX,
                 ..Properties::default()
             },
+            clue_seqno_min: SEQNO_MAX,
             comparator,
             options,
             failed: false,
@@ -387,6 +391,9 @@ impl TableWriter {
         p.deletes += u64::from(kind == Kind::Delete as u8 || kind == Kind::SingleDelete as u8);
         if kind != Kind::Put as u8 {
             count_special(p, kind, user.len() as u64, value.len() as u64);
+            if Kind::from_u8(kind).is_some_and(Kind::is_clue) {
+                self.clue_seqno_min = self.clue_seqno_min.min(seqno);
+            }
         }
         p.seqno_min = p.seqno_min.min(seqno);
         p.seqno_max = p.seqno_max.max(seqno);
@@ -504,6 +511,7 @@ impl TableWriter {
             range_deletes: p.range_deletes,
             clues: p.clues,
             clue_bytes: p.clue_bytes,
+            clue_seqno_min: self.clue_seqno_min,
             redirected: p.redirected,
             redirected_bytes: p.redirected_bytes,
             smallest: p.smallest,

@@ -6,7 +6,7 @@
 //! set of their own, so that a file that leaves the version takes its claim with it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::engine::Engine;
@@ -51,6 +51,9 @@ pub struct TableMeta {
     pub clues: u64,
     /// Bytes of their user keys.
     pub clue_bytes: u64,
+    /// No clue in it has a smaller sequence number. Exact for a table of this opening; of one that was found
+    /// the manifest says no more than [`TableMeta::seqno_min`].
+    pub clue_seqno_min: SeqNo,
     /// Number of entries redirected here from other shards.
     pub redirected: u64,
     /// Bytes of their user keys and values.
@@ -81,6 +84,7 @@ impl TableMeta {
             raw_value_bytes: written.raw_value_bytes,
             clues: written.clues,
             clue_bytes: written.clue_bytes,
+            clue_seqno_min: written.clue_seqno_min,
             redirected: written.redirected,
             redirected_bytes: written.redirected_bytes,
         }
@@ -89,6 +93,11 @@ impl TableMeta {
     /// How many entries are clues or redirected ones: where one takes part, no sequence number is zeroed.
     pub fn specials(&self) -> u64 {
         self.clues + self.redirected
+    }
+
+    /// Whether a clue in it may have a sequence number up to `last`.
+    pub fn has_clues_up_to(&self, last: SeqNo) -> bool {
+        self.clues > 0 && self.clue_seqno_min <= last
     }
 
     /// Whether there is nothing but clues in it. Such a table is no L0 depth (rule 21).
@@ -115,6 +124,7 @@ impl TableMeta {
             raw_value_bytes: desc.raw_value_bytes,
             clues: desc.clues,
             clue_bytes: desc.clue_bytes,
+            clue_seqno_min: desc.seqno_min,
             redirected: desc.redirected,
             redirected_bytes: desc.redirected_bytes,
         }
@@ -203,6 +213,8 @@ pub struct TableFile {
     graveyard: OnceLock<Arc<Graveyard>>,
     /// Its way to the disk, if this opening wrote it.
     fresh: Option<Arc<NewFile>>,
+    /// A collection has left it, with all that it could not drop.
+    collected: AtomicBool,
 }
 
 impl TableFile {
@@ -227,6 +239,7 @@ impl TableFile {
             claim: AtomicU64::new(0),
             graveyard: OnceLock::new(),
             fresh,
+            collected: AtomicBool::new(false),
         })
     }
 
@@ -251,6 +264,16 @@ impl TableFile {
     /// Waits until the outcome of its sync is known.
     pub(crate) fn wait_synced(&self, engine: &Engine) {
         self.fresh.iter().filter(|file| file.is_listed()).for_each(|file| file.wait_over(engine));
+    }
+
+    /// Notes that a collection has left it.
+    pub(crate) fn set_collected(&self) {
+        self.collected.store(true, Ordering::Release);
+    }
+
+    /// Whether a collection has left it.
+    pub(crate) fn is_collected(&self) -> bool {
+        self.collected.load(Ordering::Acquire)
     }
 
     /// Its description.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::callback::{Watch, sorted_by};
 use crate::key::Comparator;
-use crate::types::FileNumber;
+use crate::types::{FileNumber, SeqNo};
 use crate::version::{KeyEnd, TableFile};
 use crate::{Error, Result};
 
@@ -155,6 +155,11 @@ impl Version {
     /// Clue entries in all tables, and the bytes of their user keys.
     pub fn clues(&self) -> (u64, u64) {
         self.levels.iter().fold((0, 0), |(n, b), level| (n + level.clues.0, b + level.clues.1))
+    }
+
+    /// Whether a table may have a clue with a sequence number up to `last`.
+    pub fn has_clues_up_to(&self, last: SeqNo) -> bool {
+        self.clues().0 > 0 && self.all_tables().any(|(_, table)| table.meta().has_clues_up_to(last))
     }
 
     /// Bytes of entries redirected here, keys and values.

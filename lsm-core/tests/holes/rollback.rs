@@ -1,11 +1,15 @@
 //! H9, H30, H43: clues become values in their place, whoever holds them, and what was redirected is
 //! collected wherever it lies.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dialsm_core::{CompactRangeOptions, Options, ReadOptions, WriteOptions};
+use dialsm_io::OpKind;
+use parking_lot::Mutex;
 
-use crate::bench::{Bench, CUTS, contents, contents_at, files_at, get, put};
+use crate::bench::{Bench, CUTS, contents, contents_at, files_at, get, is, put};
 use crate::detour::{compact, delete, flush_alone, follow, shards};
 
 /// A clue below a range delete: the value takes the clue's place, not a newer one.
@@ -176,5 +180,75 @@ fn h09_no_cut_leaves_a_clue_without_its_value() {
             db.rollback().expect("rollback");
             assert_eq!(contents(&db), found);
         }
+    });
+}
+
+/// A shard that nobody writes to, or little, has a low floor for ever, and no clue: nothing waits for it.
+#[test]
+fn h43_an_idle_shard_does_not_keep_what_nobody_needs() {
+    Bench::run(|bench| {
+        let (detour, options) = shards(4);
+        let db = bench.open(&options);
+        // One shard is idle from the first; another one since before the redirects.
+        put(&db, b"d1", b"value");
+        db.flush().expect("flush");
+        let keys = [b"a1", b"a2", b"a3"];
+        keys.iter().for_each(|key| detour.put(&db, 1, *key, &[b'v'; 3000]));
+        flush_alone(bench, &db, b'a');
+        // What these two have in memory now is older than the fallback's table.
+        put(&db, b"d2", b"value");
+        flush_alone(bench, &db, b'b');
+        let count = contents(&db).len();
+        db.sync().expect("sync");
+        db.set_options(&[("rollback", "true")]).expect("set");
+        db.wait_until_idle().expect("idle");
+        let counters = db.metrics().counters;
+        assert_eq!((counters.clues_rolled_back, counters.redirected_dropped), (3, 3));
+        for policy in CUTS {
+            let db = bench.cut(policy).open(&options);
+            assert_eq!(contents(&db).len(), count, "{policy:?}");
+            assert_eq!(follow(&db, b"a1"), (Some(vec![b'v'; 3000]), false), "{policy:?}");
+        }
+    });
+}
+
+/// A rollback that is asked for ends though others go on redirecting: it waits for the clues of the time
+/// when it was called. Here another one comes while it is on its way, and nobody could put that one's value in its place.
+#[test]
+fn h31_a_rollback_ends_while_others_go_on_redirecting() {
+    Bench::run(|bench| {
+        let (detour, options) = shards(2);
+        let db = bench.open(&options);
+        detour.put(&db, 1, b"a1", b"before");
+        db.flush().expect("flush");
+        let first: Mutex<Option<PathBuf>> = Mutex::new(None);
+        let in_first = bench.door_at(1, move |call| {
+            is(call, OpKind::Write, ".sst")
+                && first.lock().get_or_insert_with(|| call.path.clone()) == &call.path
+        });
+        let is_later = Arc::new(AtomicBool::new(false));
+        let later = is_later.clone();
+        let in_later =
+            bench.door_at(1, move |call| later.load(Ordering::SeqCst) && is(call, OpKind::Create, ".sst"));
+        let (rolling, is_over) = (db.clone(), Arc::new(AtomicBool::new(false)));
+        let over = is_over.clone();
+        let rolling = bench.spawn(move || {
+            rolling.rollback().expect("rollback");
+            over.store(true, Ordering::SeqCst);
+        });
+        in_first.wait_for_one();
+        detour.put(&db, 1, b"a2", b"after");
+        db.flush().expect("flush");
+        is_later.store(true, Ordering::SeqCst);
+        in_first.open();
+        bench.wait_for("the rollback", || is_over.load(Ordering::SeqCst));
+        assert_eq!(
+            (follow(&db, b"a1"), follow(&db, b"a2")),
+            ((Some(b"before".to_vec()), false), (Some(b"after".to_vec()), true))
+        );
+        in_later.open();
+        rolling.join();
+        db.rollback().expect("rollback");
+        assert!(!follow(&db, b"a2").1, "the next one takes it");
     });
 }

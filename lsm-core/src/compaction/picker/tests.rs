@@ -549,3 +549,39 @@ fn simulation_keeps_recency_and_levels() {
 }
 
 mod write_amp;
+
+#[test]
+fn rollbacks_and_collections_take_what_they_are_for() {
+    let meta = |number: u64, key: &str, (clues, clue_seqno_min): (u64, SeqNo), redirected| TableMeta {
+        number: FileNumber(number),
+        epoch: number,
+        file_bytes: MB,
+        smallest: internal_key(key.as_bytes(), 9, 7),
+        largest: internal_key(key.as_bytes(), 1, 7),
+        entries: 100,
+        seqno_max: 50,
+        clues,
+        clue_seqno_min,
+        redirected,
+        ..TableMeta::default()
+    };
+    let table = |meta| TableFile::new(&Comparator::Bytewise, meta);
+    let of = |added: &[(u8, Arc<TableFile>)]| {
+        Version::empty(Comparator::Bytewise).apply(&[], added).expect("a legal version")
+    };
+    let strategy = Strategy::leveled();
+    // Only clues up to a number are asked for: newer ones in L0 are in nobody's way.
+    let clues = of(&[(0, table(meta(3, "a", (5, 40), 0))), (4, table(meta(2, "b", (5, 20), 0)))]);
+    let rollback = |last| shown(&pick_rollback(&clues, &strategy, last));
+    assert_eq!(
+        [rollback(19), rollback(39), rollback(40)],
+        ["none", "Rollback L4:2 -> L4", "Rollback L0:3 -> L4"]
+    );
+    // What a collection has left waits until it is sure to go.
+    let file = table(meta(4, "a", (0, 0), 5));
+    let redirected = of(&[(6, file.clone())]);
+    let collect = |sure, likely| shown(&pick_collect(&redirected, &strategy, CollectFloors { sure, likely }));
+    assert_eq!([collect(10, 50), collect(10, 51)], ["none", "Collect L6:4 -> L6"]);
+    file.set_collected();
+    assert_eq!([collect(50, 51), collect(51, 51)], ["none", "Collect L6:4 -> L6"]);
+}
