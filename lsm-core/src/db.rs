@@ -27,7 +27,7 @@ use crate::read::multi_get;
 use crate::scan::{Scan, ScanOptions};
 use crate::snapshot::Snapshot;
 use crate::space::Space;
-use crate::verify::VerifyReport;
+use crate::verify::{BrokenClue, VerifyReport};
 use crate::version::manifest::read_current;
 use crate::write::admission::admit;
 use crate::write::route::places;
@@ -552,12 +552,23 @@ impl Db {
     }
 
     /// Reads every table whole and checks blocks, order, bounds, counts, filters and the checksums
-    /// that the manifest keeps.
+    /// that the manifest keeps; then whether every clue entry leads to its value.
     ///
     /// # Errors
-    /// `Corruption` with file and offset at the first finding.
+    /// `Corruption` with file and offset at the first finding; [`Db::broken_clues`] lists all clues that
+    /// lead to nothing.
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
         verify::verify(self.engine(), progress)
+    }
+
+    /// The clue entries of all keyspaces that do not lead to their values, as of now: none, unless tables were
+    /// lost or changed. Reads all tables with clues and, for each clue, where its value should be; nothing is
+    /// repaired. Writes go on meanwhile.
+    ///
+    /// # Errors
+    /// `Closed`; those of the files, and `Corruption` where one of these tables can't be read.
+    pub fn broken_clues(&self) -> Result<Vec<BrokenClue>> {
+        verify::broken_clues(self.engine())
     }
 
     /// Closes the database for all clones: running jobs stop soon, later calls fail with `Closed`.

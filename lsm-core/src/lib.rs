@@ -91,5 +91,5 @@ pub use scan::{Scan, ScanBatch, ScanOptions};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use upgrade::UpgradeReport;
-pub use verify::VerifyReport;
+pub use verify::{BrokenClue, VerifyReport};
 pub use write::stall::{StallReport, StallTimes};

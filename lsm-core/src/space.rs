@@ -41,6 +41,11 @@ impl SpaceView {
         &self.shards[usize::from(shard)]
     }
 
+    /// The views of all shards, in their order.
+    pub(crate) fn shards(&self) -> &[Arc<TreeView>] {
+        &self.shards
+    }
+
     /// The view of the tree, which is one of this keyspace.
     #[inline]
     pub(crate) fn of(&self, tree: &Tree) -> &Arc<TreeView> {

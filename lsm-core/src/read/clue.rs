@@ -38,15 +38,36 @@ impl Trail<'_> {
     ) -> Result<Option<(Kind, Slice)>> {
         context.clue_hops += 1;
         let fallback = decode_clue(clue, self.space.shards())?;
-        let (kind, wanted) = match clue_kind {
-            Kind::ClueOperand => (Kind::Merge, Kind::RedirectedOperand),
-            _ => (Kind::Put, Kind::RedirectedValue),
-        };
-        match self.find(key, seqno, wanted, fallback, context)? {
+        let kind = if clue_kind == Kind::ClueOperand { Kind::Merge } else { Kind::Put };
+        match self.find_true(key, (seqno, clue_kind), fallback, context)? {
             Some(value) => Ok(Some((kind, value))),
-            None if self.engine.is_void(self.space.trees[usize::from(fallback)].id, seqno) => Ok(None),
+            None if self.is_void(fallback, seqno) => Ok(None),
             None => Err(lost(fallback)),
         }
+    }
+
+    /// The value or operand that the clue (`key`, `seqno`) of that kind into `fallback` stands for, if it is
+    /// there.
+    ///
+    /// # Errors
+    /// Those of the tables.
+    pub(crate) fn find_true(
+        &self,
+        key: &[u8],
+        (seqno, clue_kind): (SeqNo, Kind),
+        fallback: u16,
+        context: &mut ReadContext,
+    ) -> Result<Option<Slice>> {
+        let wanted = match clue_kind {
+            Kind::ClueOperand => Kind::RedirectedOperand,
+            _ => Kind::RedirectedValue,
+        };
+        self.find(key, seqno, wanted, fallback, context)
+    }
+
+    /// Whether a clue into `fallback` stands for nothing.
+    pub(crate) fn is_void(&self, fallback: u16, seqno: SeqNo) -> bool {
+        self.engine.is_void(self.space.trees[usize::from(fallback)].id, seqno)
     }
 
     fn find(
