@@ -6,14 +6,18 @@
 mod hostile;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
+use dialsm::testing::ForcedRouter;
 use dialsm_core::cache::BlockCache;
 use dialsm_core::format::{FileHeader, FileKind};
 use dialsm_core::key::{Comparator, Kind, internal_key};
+use dialsm_core::options::Compression as Codec;
 use dialsm_core::prefix::PrefixExtractor;
 use dialsm_core::range_del::RangeTombstone;
 use dialsm_core::read::internal::InternalIter;
+use dialsm_core::routing::{Router, RouterObject, ShardState};
 use dialsm_core::table::{
     Compression, IterSpec, ReadSpec, ReadStats, TableOptions, TableReader, TableWriter,
 };
@@ -22,10 +26,12 @@ use dialsm_core::upgrade::FORMAT_VERSION;
 use dialsm_core::version::edit::{
     KeyspaceDesc, ManifestRecord, TableDesc, TreeEdit, UnloggedSpan, VoidInterval,
 };
-use dialsm_core::version::manifest::{ManifestWriter, read_manifest, write_current};
+use dialsm_core::version::manifest::{ManifestWriter, read_current, read_manifest, write_current};
 use dialsm_core::wal::{LogPosition, PrevEnd, SegmentWriter};
-use dialsm_core::{Db, Options, WriteBatch};
-use dialsm_io::{Access, Fs, SimFs};
+use dialsm_core::{
+    CompactRangeOptions, Db, Options, ReadContext, ReadOptions, WriteBatch, WriteOptions, merge_operator,
+};
+use dialsm_io::{Access, CrashPolicy, Fs, SimEnv, SimFs};
 use hostile::{DIR, Image, Model, contents, env_on, fs_of, image_of, open_on, put};
 
 const DB_ID: DbId = *b"golden database!";
@@ -306,6 +312,10 @@ fn update() {
             write(name, &table_with_all(whole_keys));
         }
         database().iter().for_each(|(name, bytes)| write(&format!("db/{name}"), bytes));
+        for (dir, image) in [("shards", sharded().0), ("unlogged", unlogged())] {
+            std::fs::create_dir_all(golden(dir)).expect("tests/golden is writable");
+            image.iter().for_each(|(name, bytes)| write(&format!("{dir}/{name}"), bytes));
+        }
     });
 }
 
@@ -362,7 +372,11 @@ fn table_with_all(filter_whole_keys: bool) -> Vec<u8> {
 
 /// The committed database.
 fn committed() -> Image {
-    let entries = std::fs::read_dir(golden("db")).expect("tests/golden/v1/db is there");
+    committed_in("db")
+}
+
+fn committed_in(dir: &str) -> Image {
+    let entries = std::fs::read_dir(golden(dir)).expect("tests/golden/v1 has it");
     entries
         .map(|entry| {
             let entry = entry.expect("entry");
@@ -516,4 +530,281 @@ fn the_committed_tables_read_back() {
         }
         assert!(stats.filter_useful > 100, "{name}: {stats:?}");
     }
+}
+
+/// Three shards, small tables, nothing by itself.
+fn of_three_shards(router: RouterObject) -> Options {
+    Options {
+        shards: 3,
+        router: Some(router),
+        write_buffer_bytes: 64 << 10,
+        log_segment_bytes: 64 << 10,
+        automatic_compaction: false,
+        rollback: false,
+        use_io_uring: false,
+        compression: Codec::Lz4,
+        merge_operator: Some(merge_operator::append(b"+")),
+        ..Options::default()
+    }
+}
+
+/// Keys are placed by their hash, with the key of the database; half of all values are redirected.
+fn hashed() -> Options {
+    of_three_shards(ForcedRouter::object(500, 3))
+}
+
+/// What a power cut leaves of a machine on which `work` was done, without the lock's file.
+fn made(work: impl FnOnce(&Arc<SimEnv>)) -> Image {
+    let env = SimEnv::new(11);
+    env.run(|| work(&env));
+    let disk = env.sim_fs().crash_image(CrashPolicy::DropUnsynced);
+    let mut image = image_of(disk.as_ref(), Path::new(DIR));
+    image.remove("LOCK");
+    image
+}
+
+/// A database whose clues lie in L0, with older values and alone, and deeper; in the log, too. And what it
+/// holds.
+fn sharded() -> (Image, Model) {
+    let mut model = Model::new();
+    let image = made(|env| {
+        let db = Db::open(env.clone(), Path::new(DIR), hashed()).expect("open");
+        for round in 0..4 {
+            for n in (0..60).filter(|n| n % (round + 1) == 0) {
+                let synced = WriteOptions { sync: true, ..WriteOptions::default() };
+                let bytes = value(n * 7 + round);
+                let (key, entry) = (key(n), model.entry(key(n)));
+                match (n + round) % 6 {
+                    2 => {
+                        db.delete(&synced, &key).expect("delete");
+                        model.remove(&key);
+                    }
+                    4 => {
+                        db.merge(&synced, &key, &bytes).expect("merge");
+                        let join = |old: &mut Vec<u8>| *old = [old.as_slice(), &bytes].join(&b'+');
+                        entry.and_modify(join).or_insert(bytes);
+                    }
+                    _ => {
+                        db.put(&synced, &key, &bytes).expect("put");
+                        model.insert(key, bytes);
+                    }
+                }
+            }
+            let down = CompactRangeOptions { target_level: Some(2), ..Default::default() };
+            match round {
+                0 => db.compact_range(&down, None, None).expect("compact"),
+                3 => {}
+                _ => db.flush().expect("flush"),
+            }
+        }
+    });
+    (image, model)
+}
+
+/// Keys belong to shards by their first letters; while it is on, values go to the next shard.
+struct ByLetter(AtomicBool);
+
+impl Router for ByLetter {
+    fn place(&self, _: &[u8; 16], shards: u16, key: &[u8]) -> u16 {
+        u16::from(key[0] - b'a') % shards
+    }
+
+    fn fallback(&self, primary: u16, shards: &[ShardState]) -> Option<u16> {
+        self.0.load(Ordering::SeqCst).then(|| (primary + 1) % shards.len() as u16)
+    }
+
+    fn shards_by_default(&self, _: usize) -> u16 {
+        3
+    }
+
+    fn is_asked_always(&self) -> bool {
+        true
+    }
+}
+
+fn by_letter() -> (Arc<ByLetter>, Options) {
+    let router = Arc::new(ByLetter(AtomicBool::new(false)));
+    let options = of_three_shards(RouterObject(router.clone()));
+    (router, Options { log: false, ..options })
+}
+
+/// A database whose log was off, as a power cut leaves it: shard 0 was flushed, and has a clue whose value is
+/// lost, and a value whose clue is.
+fn unlogged() -> Image {
+    made(|env| {
+        let (router, options) = by_letter();
+        let db = Db::open(env.clone(), Path::new(DIR), options).expect("open");
+        let put = |key: &[u8], value: &[u8]| db.put(&WriteOptions::default(), key, value).expect("put");
+        put(b"a1", b"older");
+        put(b"b1", b"native");
+        db.flush().expect("flush");
+        router.0.store(true, Ordering::SeqCst);
+        put(b"a1", b"lost");
+        put(b"c1", b"kept");
+        db.merge(&WriteOptions::default(), b"c2", b"kept").expect("merge");
+        router.0.store(false, Ordering::SeqCst);
+        let flushes = db.metrics().counters.flushes;
+        while db.metrics().counters.flushes == flushes || db.unsettled_installs() > 0 {
+            put(b"a2", &[b'f'; 20_000]);
+            dialsm_io::Env::sleep(env.as_ref(), 10_000_000);
+        }
+    })
+}
+
+/// The records of the manifest in force.
+fn manifest_in(fs: &Arc<SimFs>) -> Vec<ManifestRecord> {
+    let (_, path) = read_current(fs.as_ref(), Path::new(DIR)).expect("CURRENT");
+    let mut records = Vec::new();
+    read_manifest(fs.open(&path, Access::Read).expect("open"), &mut |_, record| {
+        records.push(record);
+        Ok(())
+    })
+    .expect("intact");
+    records
+}
+
+#[test]
+fn the_committed_database_of_shards_reads_back() {
+    update();
+    let expected = sharded().1;
+    let mut image = committed_in("shards");
+    image.insert("LOCK".into(), Vec::new());
+    let fs = fs_of(&image);
+    let records = manifest_in(&fs);
+    assert!(records[0].hash_key.is_some_and(|key| key != [0; 16]), "keys are placed with a key");
+    assert_eq!(records[0].keyspaces_created[0].shards, 3);
+    let edits = || records.iter().flat_map(|record| &record.edits);
+    let removed: Vec<_> = edits().flat_map(|edit| edit.removed.clone()).collect();
+    let is_there = |(level, table): &(u8, TableDesc)| !removed.contains(&(*level, table.number));
+    let tables: Vec<(u8, TableDesc)> =
+        edits().flat_map(|edit| edit.added.clone()).filter(|table| is_there(table)).collect();
+    assert!(
+        tables
+            .iter()
+            .any(|(level, table)| *level == 0 && table.clues == table.entries && table.clue_bytes > 0)
+    );
+    assert!(
+        tables.iter().any(|(level, table)| *level == 0 && table.clues > 0 && table.clues < table.entries)
+    );
+    assert!(
+        tables.iter().any(|(level, table)| *level > 0 && table.redirected > 0 && table.redirected_bytes > 0)
+    );
+    let reader = Db::open_read_only(env_on(fs.clone()), Path::new(DIR), hashed()).expect("open");
+    assert_eq!(contents(&reader), expected);
+    let report = reader.verify(&mut |_, _| {}).expect("verify");
+    let in_l0: u64 = tables.iter().filter(|(level, _)| *level == 0).map(|(_, table)| table.clues).sum();
+    // The others are in the memtables, from the log.
+    assert!(report.clues > in_l0 && report.void_clues == 0, "{report:?}, {in_l0} in L0");
+    let mut context = ReadContext::default();
+    for (key, value) in &expected {
+        let found = reader.get_with_context(&ReadOptions::default(), key, &mut context).expect("get");
+        assert_eq!(found.as_deref(), Some(value.as_slice()));
+    }
+    assert!(context.clue_hops > 10, "{context:?}");
+    drop(reader);
+    let db = open_on(fs, &hashed()).expect("open");
+    assert!(number(&db, "dialsm.num-entries-active-memtable") > 20, "from the log");
+    assert_eq!(contents(&db), expected);
+    db.rollback().expect("rollback");
+    assert_eq!(number(&db, "dialsm.clues"), 0);
+    assert_eq!(contents(&db), expected);
+}
+
+#[test]
+fn the_committed_database_without_log_reads_back() {
+    update();
+    let fs = fs_of(&committed_in("unlogged"));
+    let is_open = |record: &ManifestRecord| record.unlogged.is_some_and(|span| span.to.is_none());
+    assert!(manifest_in(&fs).iter().any(is_open), "a span without log");
+    let (_, options) = by_letter();
+    for opening in 0..3 {
+        let db = open_on(fs.clone(), &options).expect("open");
+        let found = contents(&db);
+        let get = |key: &[u8]| found.get(key).map(Vec::as_slice);
+        assert_eq!((get(b"a1"), get(b"b1")), (Some(&b"older"[..]), Some(&b"native"[..])), "{opening}");
+        assert_eq!((get(b"c1"), get(b"c2")), (Some(&b"kept"[..]), Some(&b"kept"[..])), "{opening}");
+        assert_eq!(found.len(), 5);
+        let report = db.verify(&mut |_, _| {}).expect("verify");
+        assert_eq!((report.clues, report.void_clues), (2, 1), "{opening}");
+        let is_remembered = |record: &ManifestRecord| !record.void_intervals.is_empty();
+        assert!(manifest_in(&fs).iter().any(is_remembered), "{opening}");
+    }
+}
+
+fn number(db: &Db, property: &str) -> u64 {
+    db.property(property).expect("a known property").parse().expect("a number")
+}
+
+/// A table of the fallback was taken out, with all that the manifest said of it. Nobody else lacks anything, and
+/// what is broken is named.
+#[test]
+fn clues_whose_values_are_gone_are_findings() {
+    update();
+    let fs = fs_of(&committed_in("shards"));
+    let records = manifest_in(&fs);
+    let expected = sharded().1;
+    // All of it as one record, without the last table with redirected entries.
+    let mut edits: Vec<TreeEdit> = Vec::new();
+    let mut merged = records[0].clone();
+    for edit in records.iter().flat_map(|record| record.edits.clone()) {
+        match edits.iter_mut().find(|known| known.tree == edit.tree) {
+            None => edits.push(edit),
+            Some(known) => {
+                known.added.retain(|(_, table)| !edit.removed.iter().any(|(_, gone)| *gone == table.number));
+                known.added.extend(edit.added);
+                known.floor = edit.floor.or(known.floor);
+            }
+        }
+    }
+    for record in &records {
+        merged.next_file_number = record.next_file_number.or(merged.next_file_number);
+        merged.last_seqno = record.last_seqno.or(merged.last_seqno);
+        merged.replay_start = record.replay_start.or(merged.replay_start);
+        merged.log_named = record.log_named.or(merged.log_named);
+    }
+    let holds_some = |edit: &&mut TreeEdit| edit.added.iter().any(|(_, table)| table.redirected > 0);
+    let edit = edits.iter_mut().find(holds_some).expect("a shard with redirected entries");
+    let shard = edit.tree.shard;
+    let lost: u64 = edit.added.iter().map(|(_, table)| table.redirected).sum();
+    edit.added.retain(|(_, table)| table.redirected == 0);
+    merged.edits = edits;
+    let (old, path) = read_current(fs.as_ref(), Path::new(DIR)).expect("CURRENT");
+    let db_id = read_manifest(fs.open(&path, Access::Read).expect("open"), &mut |_, _| Ok(()))
+        .expect("intact")
+        .header
+        .db_id;
+    let fresh = FileNumber(old.0 + 1000);
+    let file = fs.create(&path_of(fresh)).expect("create");
+    merged.next_file_number = Some(FileNumber(fresh.0 + 1));
+    drop(ManifestWriter::create(file, &db_id, fresh, &merged).expect("manifest"));
+    write_current(fs.as_ref(), Path::new(DIR), fresh).expect("CURRENT");
+    let db = open_on(fs, &hashed()).expect("open");
+    let broken = db.broken_clues().expect("all tables can be read");
+    assert!(!broken.is_empty() && broken.len() as u64 <= lost, "{} of {lost}", broken.len());
+    assert!(
+        broken.iter().all(|clue| clue.fallback == shard && clue.shard != shard && clue.keyspace == "default")
+    );
+    let error = db.verify(&mut |_, _| {}).expect_err("a clue leads to nothing");
+    assert_eq!(error.kind(), dialsm_core::ErrorKind::Corruption);
+    assert!(error.to_string().contains(&format!("value shard {shard} does not hold")), "{error}");
+    assert!(!error.to_string().contains("golden key"), "no key in a text");
+    // What has nothing to do with it is there, and nothing wrong is.
+    let mut whole = 0;
+    for (key, value) in &expected {
+        match db.get(&ReadOptions::default(), key) {
+            Ok(found) if found.as_deref() == Some(value.as_slice()) => whole += 1,
+            Ok(_) => {
+                assert!(!broken.iter().any(|clue| clue.key == *key), "it is broken, and was not said to be")
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), dialsm_core::ErrorKind::Corruption);
+                assert!(broken.iter().any(|clue| clue.key == *key));
+            }
+        }
+    }
+    assert!(whole > 10, "{whole}");
+}
+
+fn path_of(manifest: FileNumber) -> PathBuf {
+    path(&format!("MANIFEST-{manifest}"))
 }
