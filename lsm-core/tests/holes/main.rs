@@ -24,5 +24,7 @@ mod read_only;
 mod rollback;
 mod shards_log;
 mod shards_waiting;
+mod steps;
+mod unlogged;
 mod views;
 mod waiting;
