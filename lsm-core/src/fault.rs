@@ -2,7 +2,7 @@
 //! safe. A checker that looks for lost data must find each of them, or it looks at nothing.
 //!
 //! The switch is [`Options::break_on_purpose`](crate::Options::break_on_purpose), which stands in no
-//! table of options and no file. It is asked for in rare places only: once for each installed change.
+//! table of options and no file. It is asked for in rare places only: once for each installed change, for each job among shards, for each recovery.
 
 /// A step left out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,17 @@ pub enum Fault {
     /// A sync of a table that failed is made once more, and counts if that one succeeds (breaks rule
     /// 16: the kernel has marked the lost pages clean).
     FsyncRetry,
+    /// Without log, redirected values whose clues a crash took get no new ones (breaks rule 19).
+    LostClues,
+    /// A redirected entry is dropped where no table has its clue, whether its primary is settled above it
+    /// or not (breaks rule 2).
+    EarlyCollect,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 3] = [Fault::DirSync, Fault::EarlyUnlink, Fault::FsyncRetry];
+    pub const ALL: [Fault; 5] =
+        [Fault::DirSync, Fault::EarlyUnlink, Fault::FsyncRetry, Fault::LostClues, Fault::EarlyCollect];
 
     /// Its name on a command line.
     pub fn name(self) -> &'static str {
@@ -27,6 +33,8 @@ impl Fault {
             Fault::DirSync => "dir-sync",
             Fault::EarlyUnlink => "early-unlink",
             Fault::FsyncRetry => "fsync-retry",
+            Fault::LostClues => "lost-clues",
+            Fault::EarlyCollect => "early-collect",
         }
     }
 

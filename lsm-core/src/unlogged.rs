@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 use crate::Result;
 use crate::engine::Engine;
+use crate::fault::Fault;
 use crate::key::{Kind, kind_byte_of, seqno_of, user_key};
 use crate::metrics::Counter;
 use crate::options::FlushOptions;
@@ -95,6 +96,9 @@ fn judge(
         }
     }
     let lowest = floors.iter().copied().min().unwrap_or(0).max(span.from);
+    if engine.options.load().break_on_purpose == Some(Fault::LostClues) {
+        return Ok(());
+    }
     for tree in &space.trees {
         make_clues(engine, space, tree, &floors, lowest, to)?;
     }

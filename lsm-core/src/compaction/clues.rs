@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use crate::engine::Engine;
+use crate::fault::Fault;
 use crate::key::Kind;
 use crate::read::clue::Trail;
 use crate::read::get::ReadContext;
@@ -55,6 +56,8 @@ pub(crate) struct OtherShards {
     primaries: Vec<Primary>,
     /// Clues are replaced by what they stand for.
     is_rollback: bool,
+    /// See [`Fault::EarlyCollect`].
+    is_early: bool,
     context: ReadContext,
 }
 
@@ -70,7 +73,8 @@ impl OtherShards {
         let view = space.view_full();
         let primaries = space.trees.iter().map(|tree| Primary::of(tree)).collect();
         let context = ReadContext::default();
-        Some(OtherShards { engine: engine.clone(), space, view, primaries, is_rollback, context })
+        let is_early = engine.options.load().break_on_purpose == Some(Fault::EarlyCollect);
+        Some(OtherShards { engine: engine.clone(), space, view, primaries, is_rollback, is_early, context })
     }
 
     pub(crate) fn is_rollback(&self) -> bool {
@@ -84,7 +88,7 @@ impl OtherShards {
     pub(crate) fn is_needed(&mut self, key: &[u8], seqno: SeqNo) -> Result<bool> {
         let tree = self.space.primary(key);
         let primary = &self.primaries[usize::from(tree.id.shard)];
-        if seqno >= primary.floor {
+        if seqno >= primary.floor && !self.is_early {
             return Ok(true);
         }
         for table in &primary.with_clues {

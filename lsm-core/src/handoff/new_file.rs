@@ -241,7 +241,11 @@ impl NewFile {
         match ticket.outcome() {
             None => Stage::Syncing(ticket, file),
             Some(Ok(())) => Stage::Durable,
-            Some(Err(_)) if engine.options.load().break_on_purpose == Some(Fault::FsyncRetry) => {
+            // (A directory whose sync has failed fails every later request: that would have no end.)
+            Some(Err(_))
+                if engine.options.load().break_on_purpose == Some(Fault::FsyncRetry)
+                    && engine.handoff.durability().is_none_or(|d| d.failure(&engine.dir).is_none()) =>
+            {
                 engine.handoff.durability().inspect(|d| d.forget(file.path()));
                 self.ask(engine, file, Vec::new())
             }
