@@ -132,8 +132,10 @@ stress_step() { # name, expected exit code, pattern of the last line, arguments
 stress() {
     cargo build --locked --release -p dialsm-tools --bin dialsm-stress
     stress_step "power cuts" 0 '^sim: [0-9]{5,} cuts, .* 0 violations$' sim --seed 1 --runs 300 --cuts-per-run 40
+    stress_step "power cuts without log" 0 '^sim: [0-9]{5,} cuts, .* 0 violations$' \
+        sim --seed 1000 --runs 200 --cuts-per-run 40 --log off
     local fault
-    for fault in dir-sync early-unlink fsync-retry; do
+    for fault in dir-sync early-unlink fsync-retry lost-clues early-collect; do
         stress_step "break $fault" 1 ' [1-9][0-9]* violations$' sim --seed 1 --runs 20 --break "$fault" --no-shrink
     done
     stress_step "kills" 0 '^kill: 100 kills, [1-9][0-9]* .* 0 violations$' kill --dir "$scratch/kill" --runs 100

@@ -119,7 +119,7 @@ pub(crate) fn decode_clue(value: &[u8], shards: u16) -> Result<u16> {
 }
 
 /// Bytes that a clue entry has for its value. No value that is no longer is redirected.
-pub(crate) const CLUE_BYTES: usize = 2;
+pub const CLUE_BYTES: usize = 2;
 
 #[cfg(test)]
 mod tests {

@@ -33,6 +33,15 @@ fn power_cuts_lose_nothing_that_was_promised() {
     assert!(tally.flushes > 15 * runs && tally.compactions > 8 * runs, "{tally:?}");
     assert!(tally.faults > 2 * runs && tally.checkpoints > runs / 4, "{tally:?}");
     assert!(tally.runs_over_dirs > runs / 4, "{tally:?}");
+    for clues in [&tally.logged, &tally.unlogged] {
+        assert!(clues.runs >= runs / 5 && clues.cuts > 20 * clues.runs, "{clues:?}");
+        assert!(clues.redirects > 50 * clues.runs && clues.rolled_back > 20 * clues.runs, "{clues:?}");
+        assert!(clues.collected > 20 * clues.runs, "{clues:?}");
+        // Cuts fell between the steps of each.
+        let between = [clues.cut_rollbacks, clues.cut_collections].concat();
+        assert!(clues.cut_redirects > 0 && between.iter().all(|n| *n > 0), "{clues:?}");
+    }
+    assert!(tally.unlogged.cut_voids > 0, "{tally:?}");
 }
 
 #[test]

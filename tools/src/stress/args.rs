@@ -17,9 +17,11 @@ dialsm-stress: a random workload beside a model
 
   dialsm-stress sim  [--seed N] [--runs M] [--cuts-per-run K] [--break NAME] [--options k=v,...]
                      [--threads N] [--writes N] [--keyspaces N] [--generations N]
-                     [--no-faults] [--no-extras] [--no-shrink] [--failures-max N] [--verbose]
-      The engine in a simulation, its power cut at random calls. Same seed, same run. NAME is a step
-      that the engine leaves out on purpose: dir-sync, early-unlink or fsync-retry; it must be found.
+                     [--log on|off] [--no-faults] [--no-extras] [--no-shrink] [--failures-max N] [--verbose]
+      The engine in a simulation, its power cut at random calls. Same seed, same run. Without --log one
+      run in three has no log; then what is left of each tree is judged by its floor. NAME is a step
+      that the engine leaves out on purpose: dir-sync, early-unlink, fsync-retry, lost-clues (without
+      log) or early-collect; it must be found.
       Ends in the line
       sim: N cuts, W synced writes checked, B unsynced bytes dropped, H hand-offs cut, V violations
       and fails where one of the first four is zero, or the last is not.
@@ -79,6 +81,7 @@ fn sim(parser: &mut lexopt::Parser) -> Result<Series, lexopt::Error> {
             Long("writes") => fixed.writes = Some(parser.value()?.parse()?),
             Long("keyspaces") => fixed.keyspaces = Some(parser.value()?.parse()?),
             Long("generations") => fixed.generations = Some(parser.value()?.parse_with(at_least_one)?),
+            Long("log") => fixed.log = Some(parser.value()?.parse_with(on_or_off)?),
             Long("no-faults") => fixed.without_faults = true,
             Long("no-extras") => fixed.without_extras = true,
             Long("no-shrink") => series.shrink = false,
@@ -159,6 +162,14 @@ fn at_least_one(text: &str) -> Result<u64, String> {
         Ok(0) => Err("it must be 1 or more".to_owned()),
         Ok(n) => Ok(n),
         Err(e) => Err(format!("{e}")),
+    }
+}
+
+fn on_or_off(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("it must be on or off"),
     }
 }
 

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dialsm_core::Db;
+use dialsm_core::{ClueJobs, Db};
 use dialsm_io::{CrashPolicy, Env, Fault, FaultFs, Fs, OpKind, Rule, SimEnv, SimFs, SplitMix64};
 use parking_lot::Mutex;
 
 use super::book::{Book, Checkpoint, fold};
 use super::check::open_and_judge;
+use super::floors::Floors;
 use super::ledger::{Expectation, Judgement, difference};
 use super::profile::Profile;
 use super::sim::{DIR, Outcome, Violation};
@@ -34,14 +35,33 @@ pub struct Cut {
     acked: usize,
     durable: usize,
     synced_writes: u64,
-    unsettled: usize,
+    standing: Standing,
     checkpoints: Vec<Checkpoint>,
     history: Vec<String>,
 }
 
+/// Where the engine stood.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    /// Steps that were live and not settled.
+    pub unsettled: usize,
+    /// Rollbacks and collections.
+    pub jobs: ClueJobs,
+    /// Clues that rollbacks had replaced since the database was opened, settled or not.
+    pub rolled_back: u64,
+}
+
+impl Standing {
+    /// Of `db` now. Waits for nothing.
+    pub fn of(db: &Db) -> Standing {
+        let rolled_back = db.metrics().counters.clues_rolled_back;
+        Standing { unsettled: db.unsettled_installs(), jobs: db.clue_jobs(), rolled_back }
+    }
+}
+
 impl Cut {
     /// Takes an image of `fs` as of now.
-    pub fn take(fs: &SimFs, policy: CrashPolicy, book: &Book, unsettled: usize) -> Cut {
+    pub fn take(fs: &SimFs, policy: CrashPolicy, book: &Book, standing: Standing) -> Cut {
         book.note(|| format!("CUT, {policy:?}"));
         let checkpoints = book.checkpoints();
         let history = book.history();
@@ -53,16 +73,28 @@ impl Cut {
             acked: ledger.acked,
             durable: ledger.durable,
             synced_writes: ledger.synced_writes,
-            unsettled,
+            standing,
             checkpoints,
             history,
         }
     }
 
-    /// The least prefix that must be left.
-    fn least(&self) -> usize {
-        if self.policy == CrashPolicy::KeepAll { self.acked } else { self.durable }
+    /// The least prefix that must be left; of a killed process all that it acknowledged is in the log.
+    fn least(&self, logged: bool) -> usize {
+        if self.policy == CrashPolicy::KeepAll && logged { self.acked } else { self.durable }
     }
+}
+
+/// What a cut may have left.
+#[derive(Clone, Copy, Default)]
+struct Expected {
+    /// At least so many batches.
+    least: usize,
+    /// At most so many.
+    most: usize,
+    /// See [`Floors`], for this and the next.
+    may_be_home: bool,
+    is_one_moment: bool,
 }
 
 /// Who judges cuts.
@@ -85,7 +117,15 @@ impl Judge<'_> {
     /// Judges `cut` in every way; what the database held, if it could be judged.
     pub fn judge(mut self, cut: &Cut) -> Option<Model> {
         let pristine = cut.image.crash_image(CrashPolicy::KeepAll);
-        let judged = self.open(&cut.image, None, cut.least(), cut.order_len, DIR);
+        let logged = self.profile.options.log;
+        let expected = Expected {
+            least: cut.least(logged),
+            most: cut.order_len,
+            // The end of a generation is cut at when nobody can be asked any more.
+            may_be_home: cut.standing.rolled_back > 0,
+            is_one_moment: self.profile.options.atomic_flush,
+        };
+        let judged = self.open(&cut.image, None, expected, DIR);
         let judgement = match judged {
             Ok(judgement) => judgement,
             Err(what) => {
@@ -96,7 +136,7 @@ impl Judge<'_> {
         self.count(cut, &judgement);
         self.judge_again(cut, &judgement);
         if self.rng.chance(1, 2) {
-            self.cut_recovery(cut, &pristine);
+            self.cut_recovery(cut, expected, &pristine);
         }
         if self.rng.chance(1, 2) {
             self.judge_checkpoint(cut, &pristine);
@@ -105,11 +145,11 @@ impl Judge<'_> {
     }
 
     fn violation(&mut self, cut: &Cut, when: &str, what: String) {
-        let (policy, unsettled) = (cut.policy, cut.unsettled);
+        let (policy, unsettled) = (cut.policy, cut.standing.unsettled);
         let what = format!(
             "{when} ({policy:?}, {} batches in the log, {} promised, {unsettled} unsettled): {what}",
             cut.order_len,
-            cut.least()
+            cut.least(self.profile.options.log)
         );
         self.outcome.violations.push(Violation { what, history: cut.history.clone() });
     }
@@ -120,18 +160,20 @@ impl Judge<'_> {
         &mut self,
         image: &Arc<SimFs>,
         seen: Option<Arc<dyn Fs>>,
-        least: usize,
-        most: usize,
+        expected: Expected,
         dir: &str,
     ) -> Result<Judgement, String> {
         let plain: Arc<dyn Fs> = image.clone();
         let env: Arc<dyn Env> = self.env.on_fs(image.clone(), seen.unwrap_or(plain));
-        let (order, failed) = {
+        let (order, failed, routes) = {
             let ledger = self.book.ledger();
-            (ledger.order[..most].to_vec(), ledger.failed.clone())
+            (ledger.order[..expected.most].to_vec(), ledger.failed.clone(), ledger.routes.clone())
         };
-        let (base, shape) = (self.base, &self.profile.shape);
-        let expectation = Expectation { base, shape, order: &order, failed: &failed, least };
+        let (base, shape, least) = (self.base, &self.profile.shape, expected.least);
+        let Expected { may_be_home, is_one_moment, .. } = expected;
+        let of = |trees| Floors { trees, routes: &routes, is_one_moment, may_be_home };
+        let floors = shape.trees.map(of);
+        let expectation = Expectation { base, shape, order: &order, failed: &failed, least, floors };
         let mut options = self.profile.options.clone();
         match dir {
             // Their order is for new tables only.
@@ -147,16 +189,30 @@ impl Judge<'_> {
         let bytes: u64 = lost.iter().map(|id| bytes_of(&steps(&self.profile.shape, *id))).sum();
         let tally = &mut self.outcome.tally;
         tally.cuts += 1;
-        tally.synced_writes += cut.synced_writes;
+        tally.synced_writes += if self.profile.options.log { cut.synced_writes } else { cut.durable as u64 };
         tally.dropped_bytes += bytes;
-        tally.handoffs += u64::from(cut.unsettled > 0);
+        tally.handoffs += u64::from(cut.standing.unsettled > 0);
+        tally.clues_of(self.profile).cut(&cut.standing.jobs, judgement);
         self.outcome.digest = fold(self.outcome.digest, &[judgement.prefix as u64, bytes]);
     }
 
     /// What an opening has shown, no later power cut takes back, and no later opening changes.
     fn judge_again(&mut self, cut: &Cut, first: &Judgement) {
         let image = cut.image.crash_image(CrashPolicy::DropUnsynced);
-        match self.open(&image, None, first.prefix, first.prefix, DIR) {
+        let judged = match self.profile.options.log {
+            true => {
+                let expected = Expected { least: first.prefix, most: first.prefix, ..Expected::default() };
+                self.open(&image, None, expected, DIR)
+            }
+            // All of it was flushed, and every floor is above it.
+            false => {
+                let (base, outcome) = (&first.state, &mut *self.outcome);
+                let (env, profile, book, rng) = (self.env, self.profile, self.book, &mut *self.rng);
+                let mut again = Judge { env, profile, book, base, rng, outcome };
+                again.open(&image, None, Expected { is_one_moment: true, ..Expected::default() }, DIR)
+            }
+        };
+        match judged {
             Ok(second) if second.state == first.state => {
                 self.outcome.tally.cuts += 1;
                 self.outcome.tally.second_cuts += 1;
@@ -170,7 +226,7 @@ impl Judge<'_> {
     }
 
     /// Cuts the power once more, somewhere in the recovery, some of whose calls may fail.
-    fn cut_recovery(&mut self, cut: &Cut, pristine: &SimFs) {
+    fn cut_recovery(&mut self, cut: &Cut, expected: Expected, pristine: &SimFs) {
         let image = pristine.crash_image(CrashPolicy::KeepAll);
         let policy = match self.rng.below(3) {
             0 => CrashPolicy::DropUnsynced,
@@ -193,7 +249,8 @@ impl Judge<'_> {
         image.clear_call_hooks();
         let second = taken.lock().take().unwrap_or_else(|| image.crash_image(policy));
         // Where the first was a kill, a power cut followed it after all.
-        match self.open(&second, None, cut.durable, cut.order_len, DIR) {
+        let expected = Expected { least: cut.durable, ..expected };
+        match self.open(&second, None, expected, DIR) {
             Ok(judgement) => {
                 let digest = &mut self.outcome.digest;
                 *digest = fold(*digest, &[judgement.prefix as u64]);
@@ -227,7 +284,8 @@ impl Judge<'_> {
             return;
         }
         let most = checkpoint.most.unwrap_or(cut.order_len);
-        match self.open(&image, None, checkpoint.least, most, &dir) {
+        let expected = Expected { least: checkpoint.least, most, may_be_home: false, is_one_moment: true };
+        match self.open(&image, None, expected, &dir) {
             Ok(_) => self.outcome.tally.checkpoints += 1,
             Err(what) => self.violation(cut, "in a checkpoint", what),
         }

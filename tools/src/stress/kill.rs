@@ -83,7 +83,9 @@ impl KillTally {
 /// The profile of one child: options change from one to the next, the batches' shape and the shards do not.
 /// Shards that have directories of their own have them below the database's, each time in another order.
 fn profile(dir: &Path, seed: u64, generation: u64) -> io::Result<Profile> {
-    let of = |seed| Profile::of(seed, &Fixed::default()).map_err(|e| io::Error::other(e.to_string()));
+    // A killed process keeps only what a log has.
+    let fixed = Fixed { log: Some(true), ..Fixed::default() };
+    let of = |seed| Profile::of(seed, &fixed).map_err(|e| io::Error::other(e.to_string()));
     let first = of(seed)?;
     let mut own = of(seed + generation)?;
     own.options.shards = first.options.shards;
@@ -139,6 +141,7 @@ fn user(
             pause_max: 1_000_000,
         },
         base: base.clone(),
+        signpost: None,
         is_faulty: Arc::new(|| false),
         generation: args.generation,
         thread,
@@ -278,7 +281,8 @@ impl Parent {
         let env: Arc<dyn Env> = OsEnv::new();
         let options = profile(&self.kills.dir, self.kills.seed, generation)?.options;
         let Ledger { order, acked, failed, .. } = &self.ledger;
-        let expectation = Expectation { base: &self.base, shape: &self.shape, order, failed, least: *acked };
+        let (base, shape) = (&self.base, &self.shape);
+        let expectation = Expectation { base, shape, order, failed, least: *acked, floors: None };
         match open_and_judge(&env, &self.kills.dir, &options, &expectation, &mut self.rng) {
             Ok(judgement) => {
                 self.tally.acknowledged += self.ledger.plain_writes + self.ledger.synced_writes;

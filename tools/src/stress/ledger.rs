@@ -6,11 +6,14 @@
 //!          durable  acked order's end       a power cut leaves a prefix that ends at or behind
 //!                                           `durable`, a killed process one at or behind `acked`
 //! ```
+//! Without a log there is no such prefix; then `floors` judges.
+//!
 //! A batch whose write failed may be there or not, whole; the batches of one commit group share that
 //! fate, and stand together in the order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::floors::{self, Floors, Halves, Route};
 use super::workload::{Model, Shape, apply, counters, thread_of};
 
 /// Failed groups of which each may have survived: beyond that no judgement is tried.
@@ -19,7 +22,7 @@ const FAILED_GROUPS_MAX: usize = 6;
 /// What has been done so far.
 #[derive(Default)]
 pub struct Ledger {
-    /// Batches in the order in which they were handed to the log.
+    /// Batches in the order in which they were handed to the log or, without one, written.
     pub order: Vec<u64>,
     position: BTreeMap<u64, usize>,
     /// The least prefix that holds all that was acknowledged.
@@ -32,6 +35,8 @@ pub struct Ledger {
     pub synced_writes: u64,
     /// Unsynced writes that were acknowledged.
     pub plain_writes: u64,
+    /// Without log: where values went.
+    pub routes: BTreeMap<u64, Route>,
 }
 
 impl Ledger {
@@ -98,6 +103,8 @@ pub struct Expectation<'a> {
     pub failed: &'a BTreeSet<u64>,
     /// At least so many are there.
     pub least: usize,
+    /// Where no log says which are.
+    pub floors: Option<Floors<'a>>,
 }
 
 /// A state that agrees with what was promised.
@@ -107,6 +114,10 @@ pub struct Judgement {
     pub prefix: usize,
     /// What the database holds.
     pub state: Model,
+    /// Without log: redirected writes of which one half was left.
+    pub halves: Halves,
+    /// Redirected writes of which the recovery has found one half in tables, and made the other one.
+    pub completed: u64,
 }
 
 impl Expectation<'_> {
@@ -115,6 +126,9 @@ impl Expectation<'_> {
     /// # Errors
     /// What is wrong, if there is none.
     pub fn judge(&self, found: Model) -> Result<Judgement, String> {
+        if let Some(floors) = &self.floors {
+            return floors::judge(self, floors, found);
+        }
         let groups = self.failed_groups();
         if groups.len() > FAILED_GROUPS_MAX {
             return Err(format!("{} commit groups failed: too many to judge", groups.len()));
@@ -124,7 +138,9 @@ impl Expectation<'_> {
             let chosen = groups.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1);
             let missing: BTreeSet<u64> = chosen.flat_map(|(_, group)| group.iter().copied()).collect();
             match self.judge_without(&missing, &found) {
-                Ok(prefix) => return Ok(Judgement { prefix, state: found }),
+                Ok(prefix) => {
+                    return Ok(Judgement { prefix, state: found, halves: Halves::default(), completed: 0 });
+                }
                 Err(reason) => reasons.push(reason),
             }
         }
@@ -221,7 +237,7 @@ mod tests {
     use super::super::workload::id_of;
     use super::*;
 
-    const SHAPE: Shape = Shape { seed: 1, keys: 20, keyspaces: 1 };
+    const SHAPE: Shape = Shape { seed: 1, keys: 20, keyspaces: 1, trees: None };
 
     fn state(ids: &[u64]) -> Model {
         let mut model = Model::new();
@@ -236,7 +252,8 @@ mod tests {
     fn judge(order: &[u64], failed: &[u64], least: usize, found: Model) -> Result<usize, String> {
         let failed = failed.iter().copied().collect();
         let base = Model::new();
-        let expectation = Expectation { base: &base, shape: &SHAPE, order, failed: &failed, least };
+        let expectation =
+            Expectation { base: &base, shape: &SHAPE, order, failed: &failed, least, floors: None };
         expectation.judge(found).map(|judgement| judgement.prefix)
     }
 

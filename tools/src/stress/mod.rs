@@ -6,6 +6,7 @@
 //!       └─ soak  full speed for minutes, bounds watched (`soak`)                    workload what a batch holds
 //!                                                 tap ─ book ─ ledger ─ check       what was promised, and is it there
 //! ```
+//! Without a log `signpost` says where values go, and `floors` judges what a cut has left.
 //! `durable` watches in the simulation that the durable manifest names durable files only. `report` prints what went wrong and looks for a smaller run that goes wrong as well.
 
 pub mod args;
@@ -13,10 +14,12 @@ pub mod book;
 pub mod check;
 pub mod cut;
 pub mod durable;
+pub mod floors;
 pub mod kill;
 pub mod ledger;
 pub mod profile;
 pub mod report;
+pub mod signpost;
 pub mod sim;
 pub mod soak;
 pub mod tap;

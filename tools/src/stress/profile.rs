@@ -10,11 +10,13 @@ use dialsm::testing::ForcedRouter;
 use dialsm_core::fault::Fault as Break;
 use dialsm_core::options::Compression;
 use dialsm_core::routing::RouterObject;
-use dialsm_core::{Options, merge_operator};
-use dialsm_io::{Fault, OpKind, Rule, SplitMix64};
+use dialsm_core::{Error, Options, merge_operator};
+use dialsm_io::{Env, Fault, OpKind, Rule, SplitMix64};
+use std::sync::Arc;
 
+use super::signpost::Signpost;
 use super::sim::DIR;
-use super::workload::Shape;
+use super::workload::{MARKS, Shape, Trees};
 
 /// What is fixed.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,8 @@ pub struct Fixed {
     pub without_extras: bool,
     /// Options of the engine, by name.
     pub options: Vec<(String, String)>,
+    /// Whether there is a log.
+    pub log: Option<bool>,
     /// What the engine leaves out.
     pub broken: Option<Break>,
     /// Power cuts of each run, those during recoveries not counted.
@@ -40,7 +44,7 @@ pub struct Fixed {
 }
 
 /// A run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Profile {
     /// What all follows from.
     pub seed: u64,
@@ -68,8 +72,10 @@ pub struct Profile {
     pub rules: Vec<Rule>,
     /// The engine's.
     pub options: Options,
-    /// So many of a thousand values are redirected.
+    /// So many of a thousand values are redirected; without log, those of so many of a thousand batches.
     pub redirect_permille: u64,
+    /// Without log, in a run: the router.
+    pub signpost: Option<Arc<Signpost>>,
 }
 
 impl Profile {
@@ -99,9 +105,18 @@ impl Profile {
             rules = vec![Rule::nth(OpKind::Sync, nth, Fault::Errno(EIO)).on(".sst")];
         }
         set_if_there(&mut options, &mut rng);
-        let permille = shards(&mut options, &mut rng);
+        let mut permille = shards(&mut options, &mut rng);
         // Dice of their own: those above and below stay what they were.
         options.shard_dirs = shard_dirs(&mut SplitMix64::new(seed ^ 0xd125));
+        let cut_one_in = 10 + rng.below(30);
+        let (without_log, together) = (rng.chance(1, 3), rng.chance(1, 3));
+        options.log = fixed.log.unwrap_or(!without_log);
+        if matches!(fixed.broken, Some(Break::LostClues | Break::EarlyCollect)) {
+            // Without redirects there is nothing to lose.
+            (options.shards, permille) = (options.shards.max(2), permille.max(300));
+            options.log &= fixed.broken != Some(Break::LostClues);
+        }
+        options.atomic_flush = !options.log && together;
         for (name, value) in &fixed.options {
             options.set(name, value)?;
         }
@@ -109,14 +124,26 @@ impl Profile {
         options.break_on_purpose = fixed.broken;
         options.router = Some(ForcedRouter::object(permille, seed));
         let keyspaces = fixed.keyspaces.unwrap_or(keyspaces);
+        let threads = fixed.threads.unwrap_or(threads);
+        let writes = fixed.writes.unwrap_or(writes);
+        let generations = fixed.generations.unwrap_or(generations);
+        let trees = Trees { shards: options.shards.max(1) as u16, redirect_permille: permille };
+        let trees = (!options.log).then_some(trees);
+        let (generations_max, threads_max, writes_max) = MARKS;
+        if trees.is_some() && (generations > generations_max || threads > threads_max || writes > writes_max)
+        {
+            return Err(Error::invalid(format!(
+                "without log at most {generations_max} generations of {threads_max} threads with {writes_max} writes"
+            )));
+        }
         Ok(Profile {
             seed,
-            shape: Shape { seed, keys, keyspaces },
-            threads: fixed.threads.unwrap_or(threads),
-            writes: fixed.writes.unwrap_or(writes),
-            generations: fixed.generations.unwrap_or(generations),
+            shape: Shape { seed, keys, keyspaces, trees },
+            threads,
+            writes,
+            generations,
             cuts: fixed.cuts,
-            cut_one_in: 10 + rng.below(30),
+            cut_one_in,
             switch_at_io,
             sync_one_in,
             scans: scans && !fixed.without_extras,
@@ -124,11 +151,21 @@ impl Profile {
             rules,
             options,
             redirect_permille: permille,
+            signpost: None,
         })
     }
 
-    /// A router that has redirected nothing yet.
-    pub fn router(&self) -> RouterObject {
+    /// The same with a router that has redirected nothing yet, in a simulation.
+    pub fn with_router(mut self, env: &dyn Env) -> Profile {
+        self.signpost = (!self.options.log).then(|| Signpost::new(env));
+        self.options.router = Some(match &self.signpost {
+            Some(signpost) => signpost.router(),
+            None => self.router(),
+        });
+        self
+    }
+
+    fn router(&self) -> RouterObject {
         ForcedRouter::object(self.redirect_permille, self.seed)
     }
 }

@@ -78,11 +78,9 @@ pub fn series(series: &Series, out: &mut dyn Write) -> io::Result<(Tally, u64)> 
         total.second_cuts,
         total.cuts as f64 / seconds
     )?;
-    writeln!(
-        out,
-        "{} values redirected, {} clues rolled back, {} redirected entries collected",
-        total.redirects, total.rolled_back, total.collected
-    )?;
+    for line in [total.logged.line("with log"), total.unlogged.line("without log")].into_iter().flatten() {
+        writeln!(out, "{line}")?;
+    }
     writeln!(out, "digest {digest:016x}")?;
     writeln!(out, "{}", total.line())?;
     Ok((total, digest))
@@ -151,6 +149,9 @@ fn flags(fixed: &Fixed) -> String {
     number("writes", fixed.writes);
     number("keyspaces", fixed.keyspaces.map(u64::from));
     number("generations", fixed.generations);
+    if let Some(log) = fixed.log {
+        flags += if log { " --log on" } else { " --log off" };
+    }
     if fixed.without_faults {
         flags += " --no-faults";
     }

@@ -14,13 +14,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use dialsm_core::Db;
+use dialsm_core::{ClueJobs, Db};
 use dialsm_io::{Call, CrashPolicy, Env, FaultFs, Fs, OpKind, SimEnv, SimFs, SplitMix64};
 use parking_lot::Mutex;
 
 use super::book::{Book, fold};
-use super::cut::{Cut, Judge};
+use super::cut::{Cut, Judge, Standing};
 use super::durable::Watched;
+use super::ledger::Judgement;
 use super::profile::Profile;
 use super::tap::{Listener, Tap};
 use super::user::{Habits, User};
@@ -59,12 +60,10 @@ pub struct Tally {
     pub flushes: u64,
     /// Compactions of the engine.
     pub compactions: u64,
-    /// Values sent to another shard than their own.
-    pub redirects: u64,
-    /// Clue entries replaced by their values.
-    pub rolled_back: u64,
-    /// Redirected entries dropped once no clue needed them.
-    pub collected: u64,
+    /// What became of values sent to other shards, in runs with a log.
+    pub logged: ClueTally,
+    /// The same in those without.
+    pub unlogged: ClueTally,
     /// Runs with shards in directories of their own.
     pub runs_over_dirs: u64,
     /// Steps of the schedules.
@@ -86,12 +85,16 @@ impl Tally {
         self.writes += other.writes;
         self.flushes += other.flushes;
         self.compactions += other.compactions;
-        self.redirects += other.redirects;
-        self.rolled_back += other.rolled_back;
-        self.collected += other.collected;
+        self.logged.add(&other.logged);
+        self.unlogged.add(&other.unlogged);
         self.runs_over_dirs += other.runs_over_dirs;
         self.steps += other.steps;
         self.violations += other.violations;
+    }
+
+    /// The part for runs as `profile` says.
+    pub fn clues_of(&mut self, profile: &Profile) -> &mut ClueTally {
+        if profile.options.log { &mut self.logged } else { &mut self.unlogged }
     }
 
     /// The last line of the program's output.
@@ -106,6 +109,70 @@ impl Tally {
     pub fn is_success(&self) -> bool {
         let driven = [self.cuts, self.synced_writes, self.dropped_bytes, self.handoffs];
         self.violations == 0 && driven.iter().all(|n| *n > 0)
+    }
+}
+
+/// What became of values sent to other shards, and how many cuts fell where such a value was half way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClueTally {
+    /// Runs.
+    pub runs: u64,
+    /// Images judged, those of second cuts aside.
+    pub cuts: u64,
+    /// Values sent to another shard than their own.
+    pub redirects: u64,
+    /// Clue entries replaced by their values.
+    pub rolled_back: u64,
+    /// Redirected entries dropped once no clue needed them.
+    pub collected: u64,
+    /// Cuts after which one half of a redirected write was in tables, and the recovery had to make the other.
+    pub cut_redirects: u64,
+    /// Cuts that left clues whose values were lost: without log only.
+    pub cut_voids: u64,
+    /// Cuts while a rollback wrote its outputs; while one was live and not settled.
+    pub cut_rollbacks: [u64; 2],
+    /// The same for collections.
+    pub cut_collections: [u64; 2],
+}
+
+impl ClueTally {
+    fn add(&mut self, other: &ClueTally) {
+        self.runs += other.runs;
+        self.cuts += other.cuts;
+        self.redirects += other.redirects;
+        self.rolled_back += other.rolled_back;
+        self.collected += other.collected;
+        self.cut_redirects += other.cut_redirects;
+        self.cut_voids += other.cut_voids;
+        for at in 0..2 {
+            self.cut_rollbacks[at] += other.cut_rollbacks[at];
+            self.cut_collections[at] += other.cut_collections[at];
+        }
+    }
+
+    /// Counts a cut at which `jobs` were under way.
+    pub fn cut(&mut self, jobs: &ClueJobs, judgement: &Judgement) {
+        self.cuts += 1;
+        self.cut_redirects += u64::from(judgement.completed > 0);
+        self.cut_voids += u64::from(judgement.halves.clues > 0);
+        self.cut_rollbacks[0] += u64::from(jobs.rollbacks_running > 0);
+        self.cut_rollbacks[1] += u64::from(jobs.rollbacks_live > 0);
+        self.cut_collections[0] += u64::from(jobs.collections_running > 0);
+        self.cut_collections[1] += u64::from(jobs.collections_live > 0);
+    }
+
+    /// In words, with its numbers; `None` without runs.
+    pub fn line(&self, which: &str) -> Option<String> {
+        let ClueTally { runs, cuts, redirects, rolled_back, collected, cut_redirects, cut_voids, .. } = self;
+        let ([rolling, rolled], [collecting, gone]) = (self.cut_rollbacks, self.cut_collections);
+        (*runs > 0).then(|| {
+            format!(
+                "{which}: {runs} runs, {cuts} cuts, {redirects} values redirected, {rolled_back} clues rolled back, \
+                 {collected} redirected entries collected; cuts with half a redirect {cut_redirects}, with lost values \
+                 {cut_voids}, in rollbacks {rolling} running and {rolled} live, in collections {collecting} running \
+                 and {gone} live"
+            )
+        })
     }
 }
 
@@ -131,11 +198,9 @@ pub struct Outcome {
 
 /// Makes the run, with a history if `recording`.
 pub fn run(profile: &Profile, recording: bool) -> Outcome {
-    // What it redirects follows from the profile, too.
-    let mut profile = profile.clone();
-    profile.options.router = Some(profile.router());
-    let profile = &profile;
     let env = SimEnv::new(profile.seed);
+    // What it redirects follows from the profile, too.
+    let profile = &profile.clone().with_router(env.as_ref());
     env.set_steps_max(STEPS_MAX);
     let mut outcome = Outcome::default();
     let current: Mutex<Option<Arc<Book>>> = Mutex::default();
@@ -164,6 +229,7 @@ pub fn run(profile: &Profile, recording: bool) -> Outcome {
     }
     outcome.tally.runs_over_dirs = u64::from(!profile.options.shard_dirs.is_empty());
     outcome.tally.steps = env.steps();
+    outcome.tally.clues_of(profile).runs = 1;
     outcome.digest = fold(outcome.digest, &[env.schedule_digest()]);
     outcome.tally.violations = outcome.violations.len() as u64;
     outcome
@@ -282,16 +348,17 @@ impl Run<'_> {
         handles.into_iter().for_each(|handle| handle.join());
         machine.faults.clear();
         for policy in [CrashPolicy::DropUnsynced, CrashPolicy::Random(self.rng.next_u64())] {
-            let cut = Cut::take(&machine.fs, policy, &machine.book, db.unsettled_installs());
+            let cut = Cut::take(&machine.fs, policy, &machine.book, Standing::of(&db));
             cuts.lock().push(cut);
         }
         let tally = &mut self.outcome.tally;
         let counters = db.metrics().counters;
         tally.flushes += counters.flushes;
         tally.compactions += db.compactions();
-        tally.redirects += counters.redirects;
-        tally.rolled_back += counters.clues_rolled_back;
-        tally.collected += counters.redirected_dropped;
+        let clues = tally.clues_of(self.profile);
+        clues.redirects += counters.redirects;
+        clues.rolled_back += counters.clues_rolled_back;
+        clues.collected += counters.redirected_dropped;
         let ledger = machine.book.ledger();
         tally.writes += ledger.plain_writes + ledger.synced_writes;
         drop(ledger);
@@ -319,6 +386,7 @@ impl Run<'_> {
                 pause_max: 400_000,
             },
             base: machine.base.clone(),
+            signpost: self.profile.signpost.clone(),
             is_faulty: Arc::new(move || faults.injected() > 0),
             generation,
             thread,
@@ -335,10 +403,12 @@ impl Run<'_> {
         let cuts_max = (self.profile.cuts / self.profile.generations).max(1) as usize;
         let (into, fs, book, slot) = (cuts.clone(), machine.fs.clone(), machine.book.clone(), slot.clone());
         machine.fs.add_call_hook(Arc::new(move |call| {
-            let unsettled = slot.lock().as_ref().map_or(0, Db::unsettled_installs);
+            // Nobody can be asked while it opens and closes: then rollbacks may have been.
+            let unknown = Standing { rolled_back: u64::MAX, ..Standing::default() };
+            let standing = slot.lock().as_ref().map_or(unknown, Standing::of);
             let policy = {
                 let mut rng = rng.lock();
-                let is_hot = unsettled > 0 && matters(call);
+                let is_hot = standing.jobs != ClueJobs::default() || standing.unsettled > 0 && matters(call);
                 let one_in = if is_hot { one_in.min(6) } else { one_in };
                 if into.lock().len() >= cuts_max || !rng.chance(1, one_in) {
                     return;
@@ -350,7 +420,7 @@ impl Run<'_> {
                 }
             };
             book.note(|| format!("about to {:?} {}", call.op, call.path.display()));
-            let cut = Cut::take(&fs, policy, &book, unsettled);
+            let cut = Cut::take(&fs, policy, &book, standing);
             into.lock().push(cut);
         }));
         cuts

@@ -11,8 +11,11 @@ use dialsm_io::{Env, SplitMix64};
 
 use super::book::Book;
 use super::check::contents_at;
+use super::floors::Route;
 use super::ledger::Expectation;
-use super::workload::{Model, Shape, batch, counter_key, id_of, steps, witness};
+use super::signpost::Signpost;
+use super::tap::Listener;
+use super::workload::{Model, Shape, batch, counter_key, id_of, steps, target_of, witness};
 
 /// A write that waits longer than this is stuck.
 const STUCK_AFTER: u64 = 1_000_000_000_000;
@@ -49,6 +52,8 @@ pub struct User {
     pub habits: Habits,
     /// What was there before the run.
     pub base: Arc<Model>,
+    /// Without log: where values go, and whose turn it is to write.
+    pub signpost: Option<Arc<Signpost>>,
     /// Whether faults were injected so far.
     pub is_faulty: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Goes into its batches' ids.
@@ -87,6 +92,7 @@ impl User {
             30..32 if self.habits.scans => self.scan(),
             32 => self.checkpoint(n),
             33 => self.change_options(),
+            34 | 35 => self.roll_back(),
             _ => Ok(()),
         }
     }
@@ -97,16 +103,29 @@ impl User {
             self.book.violation(format!("batch {id:x} could not be built"));
             return Err(Stopped);
         };
-        let sync = self.rng.chance(1, self.habits.sync_one_in);
-        let deadline = Some(self.env.now() + STUCK_AFTER);
+        let sync = self.rng.chance(1, self.habits.sync_one_in) && self.signpost.is_none();
         self.book.note(|| format!("write {id:x}"));
-        match self.db.write(&WriteOptions { sync, deadline, ..WriteOptions::default() }, batch) {
+        let signpost = self.signpost.clone();
+        let turn = signpost.as_ref().map(|signpost| {
+            let turn = signpost.turn(target_of(&self.habits.shape, id));
+            // No log tells of it.
+            self.book.committing(&[id]);
+            turn
+        });
+        let deadline = Some(self.env.now() + STUCK_AFTER);
+        let written = self.db.write(&WriteOptions { sync, deadline, ..WriteOptions::default() }, batch);
+        if let Some(turn) = &turn {
+            self.note_route(id, turn.sent());
+        }
+        match written {
             Ok(()) => self.book.acknowledged(id, sync),
             Err(error) => {
                 self.book.failed(id, &error.to_string());
+                drop(turn);
                 return self.after("a write", &error);
             }
         }
+        drop(turn);
         // Nobody else writes this key.
         let read = self.db.get(&ReadOptions::default(), &counter_key(self.thread));
         let seen = self.checked("a read", read)?;
@@ -115,6 +134,15 @@ impl User {
             return Err(Stopped);
         }
         Ok(())
+    }
+
+    /// Keeps where the values of a batch went.
+    fn note_route(&self, id: u64, sent: u64) {
+        let shape = &self.habits.shape;
+        if let Some(trees) = &shape.trees {
+            let route = Route::of(&steps(shape, id), trees, target_of(shape, id), sent);
+            self.book.ledger().routes.insert(id, route);
+        }
     }
 
     /// What to do after an error: go on, or stop.
@@ -166,7 +194,15 @@ impl User {
     }
 
     fn sync(&self) -> Step {
+        if self.signpost.is_some() {
+            // Without log there is nothing else.
+            return self.flush_all();
+        }
         self.makes_durable("a sync", || self.db.sync())
+    }
+
+    fn roll_back(&self) -> Step {
+        self.db.rollback().or_else(|error| self.after("a rollback", &error))
     }
 
     /// Promises nothing of the other keyspaces, and so nothing of a prefix.
@@ -210,7 +246,8 @@ impl User {
             (ledger.order.clone(), ledger.failed.clone())
         };
         let shape = &self.habits.shape;
-        let expectation = Expectation { base: &self.base, shape, order: &order, failed: &failed, least };
+        let expectation =
+            Expectation { base: &self.base, shape, order: &order, failed: &failed, least, floors: None };
         if let Err(what) = expectation.judge(first.clone()) {
             self.book.violation(format!("a scan: {what}"));
             return Err(Stopped);

@@ -7,14 +7,17 @@
 //! h/TT/SS   in one of the keyspaces: the id, in hexadecimal; S is n mod 32; in every batch. So each of
 //!           the last batches is seen by itself, whatever else was overwritten
 //! kNNNN     values        mNNNN     operands, joined by '+'        both in any keyspace
+//! f/SSS     without log: the mark of the last batch that had something for shard S of that keyspace; in
+//!           every such batch (`floors`)
 //! ```
 //! The log is written by one thread at a time, so the order of witnesses in it is the order of commits.
 //!
 //! INVARIANT: no value but a counter's holds `w/`: values are hexadecimal digits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use dialsm_core::{Result, WriteBatch};
+use dialsm_core::routing::CLUE_BYTES;
+use dialsm_core::{Result, WriteBatch, checksum};
 use dialsm_io::SplitMix64;
 
 /// What a database holds: by keyspace id and key.
@@ -51,6 +54,65 @@ pub struct Shape {
     pub keys: u64,
     /// Keyspaces beside the default one; their ids are 1 and on.
     pub keyspaces: u32,
+    /// Without log: the trees of each keyspace, each of which gets marks.
+    pub trees: Option<Trees>,
+}
+
+/// The trees of a keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trees {
+    /// How many.
+    pub shards: u16,
+    /// Of so many of a thousand batches the values are redirected.
+    pub redirect_permille: u64,
+}
+
+/// What marks can tell apart: generations, threads, batches of each.
+pub const MARKS: (u64, u64, u64) = (4, 8, 2048);
+
+/// The mark of batch `id`: too short to be redirected.
+pub fn mark(id: u64) -> Vec<u8> {
+    let (generation, thread, n) = (id >> 28 & 3, thread_of(id) & 7, id & 0x7ff);
+    let bytes = ((generation << 14 | thread << 11 | n) as u16).to_be_bytes();
+    const { assert!(CLUE_BYTES >= 2) };
+    bytes.to_vec()
+}
+
+/// Where shard `shard` has its marks.
+pub fn mark_key(shard: u16) -> Vec<u8> {
+    format!("f/{shard:03}").into_bytes()
+}
+
+/// The shard of `key` in a run without log.
+pub fn place(key: &[u8], shards: u16) -> u16 {
+    let marked = key.strip_prefix(b"f/").and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    marked.unwrap_or_else(|| checksum::extend(0, key) as u16) % shards
+}
+
+/// Whether a value or operand is long enough to be worth it.
+pub fn is_redirectable(op: &Op) -> bool {
+    matches!(op, Op::Put(value) | Op::Merge(value) if value.len() > CLUE_BYTES)
+}
+
+/// Where the values of batch `id` go that do not belong there, without log.
+pub fn target_of(shape: &Shape, id: u64) -> Option<u16> {
+    let trees = shape.trees.filter(|trees| trees.shards > 1)?;
+    let mut rng = SplitMix64::new(shape.seed ^ id << 8 ^ 0x7a4);
+    rng.chance(trees.redirect_permille, 1000).then(|| rng.below(u64::from(trees.shards)) as u16)
+}
+
+/// The marks of batch `id` with those steps.
+fn marks(shape: &Shape, trees: &Trees, id: u64, steps: &[Step]) -> Vec<Step> {
+    let target = target_of(shape, id);
+    let mut touched = BTreeSet::new();
+    for (keyspace, key, op) in steps {
+        match op {
+            Op::DeleteRange(_) => touched.extend((0..trees.shards).map(|shard| (*keyspace, shard))),
+            _ => drop(touched.insert((*keyspace, place(key, trees.shards)))),
+        }
+        touched.extend(target.filter(|_| is_redirectable(op)).map(|target| (*keyspace, target)));
+    }
+    touched.into_iter().map(|(keyspace, shard)| (keyspace, mark_key(shard), Op::Put(mark(id)))).collect()
 }
 
 /// The number of a batch.
@@ -134,6 +196,10 @@ pub fn steps(shape: &Shape, id: u64) -> Vec<Step> {
             }
         });
     }
+    if let Some(trees) = &shape.trees {
+        let marks = marks(shape, trees, id, &steps);
+        steps.extend(marks);
+    }
     steps
 }
 
@@ -196,7 +262,7 @@ mod tests {
 
     #[test]
     fn witnesses_are_found_where_they_stand_and_nowhere_else() {
-        let shape = Shape { seed: 7, keys: 50, keyspaces: 2 };
+        let shape = Shape { seed: 7, keys: 50, keyspaces: 2, trees: None };
         let mut ids = Vec::new();
         let mut written = Vec::new();
         for n in 0..300 {
@@ -211,7 +277,7 @@ mod tests {
 
     #[test]
     fn every_sort_of_step_comes_and_is_the_same_each_time() {
-        let shape = Shape { seed: 3, keys: 40, keyspaces: 2 };
+        let shape = Shape { seed: 3, keys: 40, keyspaces: 2, trees: None };
         let (mut model, mut again) = (Model::new(), Model::new());
         let mut sorts = [0; 4];
         for n in 0..500 {
