@@ -179,12 +179,16 @@ pub(super) fn table(cells: &[(&str, Report)]) -> Result<String> {
     let run = run_of(&calibration.1)?;
     let seen = observed(run)?;
     let rates = seen.rates()?;
+    let config: Config = serde_json::from_value(calibration.1.flags.clone()).context("the run's flags")?;
+    let own = predicted(&seen, &config, seen.trees as u32, rates.arrival.0 * 1e6 / run.entry_bytes as f64)?;
     let mut text = format!(
-        "### Stalls, predicted and measured\n\nCalibration: {:.1} MB/s taken, {:.3} of the time stalled. MB/s: flush \
+        "### Stalls, predicted and measured\n\nCalibration: {:.1} MB/s taken, {:.3} of the time stalled, of its own \
+         rates {:.3} predicted. MB/s: flush \
          {:.1}, out of level 0 {:.1}, deep {:.1}; survival {:.3}.\n\n\
          | setting | offered MB/s | taken | memtable | l0 | pending | all | error |\n|---|---|---|---|---|---|---|---|\n",
         run.ops_per_sec * run.entry_bytes as f64 / 1e6,
         seen.stalled_share(),
+        own.alpha,
         rates.flush.0,
         rates.l0.0,
         rates.deep.0,
