@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the C test program and the C examples against the static library, watched over.
+# Runs the C test program, the C examples and the test of the C++ header against the static library, watched over.
 #
 #   tools/c-test.sh sanitize     C sources with AddressSanitizer and UndefinedBehaviorSanitizer; leaks, too
 #   tools/c-test.sh valgrind     under memcheck: the library's own accesses, as well; leaks, too
@@ -49,4 +49,9 @@ for source in capi/examples/*.c; do
         *) watched "$scratch/$name" "$scratch/$name.db" ;;
     esac
 done
+# shellcheck disable=SC2086
+${CXX:-c++} -std=c++17 -g -O1 -Wall -Wextra -Wpedantic -Werror $flags -I include bindings/cpp/tests/test.cpp \
+    "$target/debug/libdialsm_capi.a" -lgcc_s -lutil -lpthread -lm -ldl -o "$scratch/cpp"
+mkdir "$scratch/there"
+watched "$scratch/cpp" "$scratch/there"
 echo "$how: nothing found"
