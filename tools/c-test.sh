@@ -13,6 +13,9 @@ case $how in
     *) sed -n '2,/^set/p' "$0" | sed -e '/^set/d' -e 's/^# \{0,1\}//' >&2; exit 2 ;;
 esac
 
+# Memory is theirs: the tests do not limit it.
+export DIALSM_TEST_WATCHED=1
+
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -23,7 +26,7 @@ build() { # program, sources
     local program=$1
     shift
     # shellcheck disable=SC2086
-    ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -g -O1 -Wall -Wextra -Wpedantic -Werror $flags -I include "$@" \
+    ${CC:-cc} -std=c11 -D_DEFAULT_SOURCE -g -O1 -Wall -Wextra -Wpedantic -Werror $flags -I include "$@" \
         "$target/debug/libdialsm_capi.a" -lgcc_s -lutil -lpthread -lm -ldl -o "$program"
 }
 

@@ -50,7 +50,7 @@ const SYSTEM_LIBRARIES: [&str; 5] = ["-lgcc_s", "-lutil", "-lpthread", "-lm", "-
 /// Compiles C sources against the static library.
 fn compile(compiler: &str, sources: &[PathBuf], program: &Path, flags: &[&str]) {
     let mut command = Command::new(compiler);
-    command.args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-g"]).args(STRICT).args(flags);
+    command.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g"]).args(STRICT).args(flags);
     command.arg("-I").arg(root().join("include")).args(sources).arg(library("libdialsm_capi.a"));
     run(command.args(SYSTEM_LIBRARIES).arg("-o").arg(program));
 }

@@ -1,6 +1,8 @@
 /* Calls that nobody should make. Each gives a status, none a crash. */
 #include "check.h"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -227,6 +229,40 @@ static void test_closed(void)
     close_and_free(second);
 }
 
+/* A value of the greatest size, where there is no memory for a copy of it. In a child, for the limit's sake; not
+ * where somebody else has the memory in hand. */
+static void test_memory(void)
+{
+    if (getenv("DIALSM_TEST_WATCHED") != NULL)
+        return;
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        dialsm_code_t codes[2] = {DIALSM_INTERNAL, DIALSM_INTERNAL};
+        void *value = mmap(NULL, DIALSM_VALUE_BYTES_MAX, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        FILE *file = fopen("/proc/self/statm", "r");
+        unsigned long pages = 0;
+        if (value != MAP_FAILED && file != NULL && fscanf(file, "%lu", &pages) == 1) {
+            dialsm_batch_t *batch = dialsm_batch_create();
+            rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + ((rlim_t)256 << 20);
+            struct rlimit limit = {.rlim_cur = most, .rlim_max = most};
+            if (setrlimit(RLIMIT_AS, &limit) == 0) {
+                codes[0] = dialsm_batch_put(batch, NULL, "k", 1, value, DIALSM_VALUE_BYTES_MAX, NULL);
+                codes[1] = dialsm_batch_put(batch, NULL, "k", 1, value, 1, NULL); /* it goes on */
+            }
+        }
+        _exit(write(ends[1], codes, sizeof codes) != sizeof codes);
+    }
+    dialsm_code_t codes[2] = {0};
+    CHECK(close(ends[1]) == 0);
+    CHECK(read(ends[0], codes, sizeof codes) == sizeof codes);
+    CHECK(codes[0] == DIALSM_OUT_OF_MEMORY && codes[1] == DIALSM_OK);
+    CHECK(close(ends[0]) == 0);
+    CHECK(waitpid(child, NULL, 0) == child);
+}
+
 /* In a child of fork() every call says so. It says what it got through a pipe: how it ends is a tool's to say. */
 static void test_fork(dialsm_db_t *db)
 {
@@ -251,6 +287,7 @@ static void test_fork(dialsm_db_t *db)
 
 void test_hostile(void)
 {
+    test_memory();
     dialsm_db_t *db = open_new("hostile", NULL);
     test_null(db);
     test_lengths(db);
