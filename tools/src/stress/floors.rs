@@ -172,12 +172,14 @@ fn floors_of(
     Ok(floors)
 }
 
+/// What a key may be, by keyspace and key.
+type Candidates = BTreeMap<(u32, Vec<u8>), Vec<Option<Vec<u8>>>>;
+
 struct Judging<'a> {
     floors: &'a Floors<'a>,
     at: ByTree<usize>,
     halves: Halves,
-    /// What each key may be.
-    values: BTreeMap<(u32, Vec<u8>), Vec<Option<Vec<u8>>>>,
+    values: Candidates,
 }
 
 impl Judging<'_> {
