@@ -2,7 +2,8 @@
 //! safe. A checker that looks for lost data must find each of them, or it looks at nothing.
 //!
 //! The switch is [`Options::break_on_purpose`](crate::Options::break_on_purpose), which stands in no
-//! table of options and no file. It is asked for in rare places only: once for each installed change, for each job among shards, for each recovery.
+//! table of options and no file. It is asked for in rare places only: once for each installed change, each
+//! job among shards, each recovery.
 
 /// A step left out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

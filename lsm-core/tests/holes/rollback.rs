@@ -213,7 +213,8 @@ fn h43_an_idle_shard_does_not_keep_what_nobody_needs() {
 }
 
 /// A rollback that is asked for ends though others go on redirecting: it waits for the clues of the time
-/// when it was called. Here another one comes while it is on its way, and nobody could put that one's value in its place.
+/// when it was called. Here another one comes while it is on its way, and nobody could put that one's value
+/// in its place.
 #[test]
 fn h31_a_rollback_ends_while_others_go_on_redirecting() {
     Bench::run(|bench| {

@@ -8,7 +8,7 @@ use dialsm_core::{ClueJobs, Db, Options};
 use dialsm_io::{CrashPolicy, SimFs};
 use parking_lot::Mutex;
 
-use crate::bench::{Bench, CUTS, Model, contents, get, put};
+use crate::bench::{Bench, CUTS, Model, SECOND, contents, get, put};
 use crate::detour::{compact, delete, flush_alone, shards};
 
 /// What happens between two points of the history.
@@ -79,6 +79,8 @@ fn every_call_is_cut_at(logged: bool, atomic_flush: bool, order: [u8; 2]) {
         next();
         db.rollback().expect("rollback");
         next();
+        // The writes count as a burst for a while.
+        bench.sleep(SECOND);
         db.set_options(&[("rollback", "true")]).expect("set");
         db.wait_until_idle().expect("idle");
         let counters = db.metrics().counters;
