@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     dialsm_status_t *status = dialsm_status_create();
     dialsm_db_t *db;
     check(dialsm_open(argv[1], strlen(argv[1]), NULL, &db, status), status);
-    char key[16];
+    char key[32];
     for (int i = 0; i < 100; i++) {
         snprintf(key, sizeof key, "user/%03d", i);
         check(dialsm_put(db, NULL, NULL, key, strlen(key), DIALSM_STR("old"), status), status);

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     check(dialsm_open(argv[1], strlen(argv[1]), options, &db, status), status);
     dialsm_options_free(options);
 
-    char key[17], value[1000];
+    char key[32], value[1000];
     memset(value, 'x', sizeof value);
     double begun = now_ms(), longest = 0;
     unsigned number = 1;
