@@ -116,7 +116,8 @@ fn every_call_is_cut_at(logged: bool, atomic_flush: bool, order: [u8; 2]) {
             in_jobs.iter_mut().zip(jobs).for_each(|(count, running)| *count += usize::from(running > 0));
         }
         println!("log {logged}, as one {atomic_flush}: {by_step:?}, in jobs {in_jobs:?}, half {halves}");
-        assert!(by_step[2..].iter().all(|count| *count >= 20), "{by_step:?}");
+        // Two images a call; a flush without log makes seven.
+        assert!(by_step[2..].iter().all(|count| *count >= 14), "{by_step:?}");
         assert!(in_jobs.iter().all(|count| *count >= 4), "{in_jobs:?}");
         // Without a log, and flushed as one, there are no halves.
         assert!(halves > 0 || atomic_flush, "no cut was between the two flushes");
