@@ -19,9 +19,12 @@
 #include <functional>
 #include <initializer_list>
 #include <iterator>
+#include <limits>
+#include <locale>
 #include <memory>
 #include <new>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -120,8 +123,8 @@ namespace detail {
 template <typename Call>
 auto thrown(Call call)
 {
-    /* No call of ours runs inside of another. */
-    thread_local Status status;
+    /* Not one for each thread: that one would be gone in the destructors of static objects. */
+    Status status;
     if constexpr (std::is_void_v<decltype(call(status))>) {
         call(status);
         if (!status.ok())
@@ -271,7 +274,12 @@ public:
     template <typename Number, typename = std::enable_if_t<std::is_arithmetic_v<Number>>>
     Options &set(std::string_view name, Number value)
     {
-        return set(name, std::string_view(std::to_string(value)));
+        /* All digits, no exponent, and a point whatever the program's locale is. */
+        std::ostringstream text;
+        text.imbue(std::locale::classic());
+        text.precision(std::numeric_limits<Number>::max_digits10);
+        text << std::fixed << +value;
+        return set(name, std::string_view(text.str()));
     }
     Options &add_keyspace(std::string_view name, const Options &own)
     {

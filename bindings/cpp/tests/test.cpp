@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <locale>
 
 #define CHECK(condition)                                                       \
     do {                                                                       \
@@ -81,9 +82,32 @@ static void test_calls(const std::string &path)
     CHECK(thrown([&] { db.put("k", "v", other); }) == DIALSM_NOT_FOUND);
 }
 
+struct Comma : std::numpunct<char> {
+    char do_decimal_point() const override { return ','; }
+};
+
+/* A static object is destroyed after what a thread keeps for itself. */
+struct Last {
+    std::optional<dialsm::Db> db;
+    ~Last()
+    {
+        if (db && thrown([&] { db->put("k", "v"); }) != DIALSM_CLOSED)
+            std::_Exit(9);
+    }
+};
+static Last last;
+
 static void test_failures(const std::string &path)
 {
     dialsm::Options options;
+    std::locale before = std::locale::global(std::locale(std::locale::classic(), new Comma));
+    options.set("redirect_pressure", 0.000000125);
+    std::locale::global(before);
+    char *text = nullptr;
+    CHECK(dialsm_options_get(options.get(), DIALSM_STR("redirect_pressure"), &text, nullptr, nullptr) == DIALSM_OK);
+    CHECK(std::stod(text) == 0.000000125);
+    dialsm_free(text);
+    CHECK(thrown([&] { options.set("redirect_pressure", 1e300); }) == DIALSM_INVALID_ARGUMENT);
     CHECK(thrown([&] { options.set("no such", 1); }) == DIALSM_INVALID_ARGUMENT);
     options.set("create_if_missing", false);
     dialsm::Status status;
@@ -146,5 +170,7 @@ int main(int argc, char **argv)
     test_calls(path);
     test_failures(path);
     test_callbacks(path);
+    last.db = dialsm::Db::open(path + ".last");
+    last.db->close();
     std::cout << "all of it passed\n";
 }
