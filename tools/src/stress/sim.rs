@@ -44,9 +44,10 @@ pub struct Tally {
     pub cuts: u64,
     /// Images judged whose cut fell into a recovery, or came right after one.
     pub second_cuts: u64,
-    /// Synced writes looked for, summed over the cuts.
+    /// Synced writes looked for, summed over the cuts; without log, all writes before a flush of all.
     pub synced_writes: u64,
-    /// Bytes of acknowledged but not synced batches that cuts took.
+    /// Bytes of acknowledged but not synced batches that cuts took; without log, of the first one that lost
+    /// something and all behind it.
     pub dropped_bytes: u64,
     /// Cuts at which an output was live and not settled.
     pub handoffs: u64,
