@@ -63,13 +63,13 @@ pub unsafe fn bytes<'a>(data: *const c_void, len: usize, what: &'static str) -> 
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }
 
-/// As [`bytes`], for a key: what is longer than any key is not looked at.
+/// As [`bytes()`], for a key: what is longer than any key is not looked at.
 ///
 /// # Errors
-/// As [`bytes`]; `TooLarge`.
+/// As [`bytes()`]; `TooLarge`.
 ///
 /// # Safety
-/// As [`bytes`].
+/// As [`bytes()`].
 #[inline]
 pub unsafe fn key<'a>(data: *const c_void, len: usize) -> Checked<&'a [u8]> {
     if len > key::KEY_BYTES_MAX {
@@ -79,13 +79,13 @@ pub unsafe fn key<'a>(data: *const c_void, len: usize) -> Checked<&'a [u8]> {
     unsafe { bytes(data, len, "key") }
 }
 
-/// As [`key`], for an end of a range: NULL is none.
+/// As [`key()`], for an end of a range: NULL is none.
 ///
 /// # Errors
-/// As [`key`].
+/// As [`key()`].
 ///
 /// # Safety
-/// As [`bytes`].
+/// As [`bytes()`].
 pub unsafe fn bound<'a>(data: *const c_void, len: usize) -> Checked<Option<&'a [u8]>> {
     if data.is_null() && len == 0 {
         return Ok(None);
@@ -94,13 +94,13 @@ pub unsafe fn bound<'a>(data: *const c_void, len: usize) -> Checked<Option<&'a [
     unsafe { key(data, len) }.map(Some)
 }
 
-/// As [`bytes`], for a value or operand: what is longer than any is not looked at.
+/// As [`bytes()`], for a value or operand: what is longer than any is not looked at.
 ///
 /// # Errors
-/// As [`bytes`]; `TooLarge`.
+/// As [`bytes()`]; `TooLarge`.
 ///
 /// # Safety
-/// As [`bytes`].
+/// As [`bytes()`].
 #[inline]
 pub unsafe fn value<'a>(data: *const c_void, len: usize) -> Checked<&'a [u8]> {
     if len > key::VALUE_BYTES_MAX {
@@ -110,13 +110,13 @@ pub unsafe fn value<'a>(data: *const c_void, len: usize) -> Checked<&'a [u8]> {
     unsafe { bytes(data, len, "value") }
 }
 
-/// As [`bytes`], for UTF-8 text of at most [`TEXT_BYTES_MAX`] bytes.
+/// As [`bytes()`], for UTF-8 text of at most [`TEXT_BYTES_MAX`] bytes.
 ///
 /// # Errors
-/// As [`bytes`]; too long, or not UTF-8.
+/// As [`bytes()`]; too long, or not UTF-8.
 ///
 /// # Safety
-/// As [`bytes`].
+/// As [`bytes()`].
 pub unsafe fn text<'a>(data: *const c_char, len: usize, what: &'static str) -> Checked<&'a str> {
     if len > TEXT_BYTES_MAX {
         return Err(Misuse::TooLarge(what, len, TEXT_BYTES_MAX));
@@ -132,7 +132,7 @@ pub unsafe fn text<'a>(data: *const c_char, len: usize, what: &'static str) -> C
 /// NULL with another count; more than [`COUNT_MAX`].
 ///
 /// # Safety
-/// As [`bytes`], for so many elements.
+/// As [`bytes()`], for so many elements.
 pub unsafe fn array<'a, T>(data: *const T, count: usize, what: &'static str) -> Checked<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -150,10 +150,10 @@ pub unsafe fn array<'a, T>(data: *const T, count: usize, what: &'static str) -> 
 /// `count` places for results at `data`, which need not be set.
 ///
 /// # Errors
-/// As [`array`].
+/// As [`array()`].
 ///
 /// # Safety
-/// As [`array`], for writing.
+/// As [`array()`], for writing.
 pub unsafe fn places<'a, T>(
     data: *mut MaybeUninit<T>,
     count: usize,
@@ -188,10 +188,10 @@ pub unsafe fn copy_to(to: *mut c_void, len: usize, from: &[u8]) {
 /// `count` keys whose starts and lengths stand in two arrays.
 ///
 /// # Errors
-/// As [`array`] and [`key`]; `OutOfMemory`.
+/// As [`array()`] and [`key()`]; `OutOfMemory`.
 ///
 /// # Safety
-/// As [`array`] for both arrays, as [`bytes`] for each key.
+/// As [`array()`] for both arrays, as [`bytes()`] for each key.
 pub unsafe fn keys<'a>(
     starts: *const *const c_void,
     lens: *const usize,
@@ -211,10 +211,10 @@ pub unsafe fn keys<'a>(
 /// `count` texts whose starts and lengths stand in two arrays.
 ///
 /// # Errors
-/// As [`array`] and [`text`]; `OutOfMemory`.
+/// As [`array()`] and [`text`]; `OutOfMemory`.
 ///
 /// # Safety
-/// As [`array`] for both arrays, as [`bytes`] for each text.
+/// As [`array()`] for both arrays, as [`bytes()`] for each text.
 pub unsafe fn texts<'a>(
     starts: *const *const c_char,
     lens: *const usize,
