@@ -53,7 +53,7 @@ for source in capi/examples/*.c; do
     esac
 done
 # shellcheck disable=SC2086
-${CXX:-c++} -std=c++17 -g -O1 -Wall -Wextra -Wpedantic -Werror $flags -I include bindings/cpp/tests/test.cpp \
+${CXX:-c++} -std=c++17 -g -O1 -Wall -Wextra -Wpedantic -Werror $flags -I include -I bindings/cpp bindings/cpp/tests/test.cpp \
     "$target/debug/libdialsm_capi.a" -lgcc_s -lutil -lpthread -lm -ldl -o "$scratch/cpp"
 mkdir "$scratch/there"
 watched "$scratch/cpp" "$scratch/there"
