@@ -10,7 +10,8 @@
 //!
 //! Invariants:
 //! - Of each tree the manifest has a state that the tree was in, or one with younger flushes besides
-//!   (rule 13, `handoff::ledger`); steps of several trees that belong together are in one record.
+//!   (rule 13, `handoff::ledger`); steps of several trees that belong together are in one record, and in
+//!   none before that of steps which were sealed together earlier (rule 14).
 //! - Log before table (rule 1): with more than one tree an edit is appended only after the log was
 //!   synced through the last sequence that its flush holds. For a record of the log may have parts
 //!   for two trees, and a power cut must not take one whose other is settled. With one tree nothing
@@ -32,7 +33,7 @@
 //!   starts a fresh one from the settled state and makes it durable before the queue goes on; the
 //!   inputs stay until then (rule 14).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -100,18 +101,15 @@ struct Ledger {
     line: Line<Arc<TableFile>, Kept>,
 }
 
-/// Memtables of several trees whose installs settle in one record of the manifest, or not at all.
+/// Memtables of several trees whose installs settle in one record of the manifest, or not at all; and
+/// in none before those that were sealed so before them.
 pub(crate) struct FlushGroup {
-    /// How many installs there are, those to come included.
+    /// How many installs are not settled, those to come included.
     members: AtomicUsize,
 }
 
 impl FlushGroup {
-    pub(crate) fn new(members: usize) -> Arc<FlushGroup> {
-        Arc::new(FlushGroup { members: AtomicUsize::new(members) })
-    }
-
-    /// A member will never come: its keyspace was dropped.
+    /// A member is settled, or will never come: its keyspace was dropped.
     pub(crate) fn leave(&self) {
         self.members.fetch_sub(1, Ordering::AcqRel);
     }
@@ -149,6 +147,8 @@ struct TreeMove {
 pub(crate) struct VersionSet {
     settling: Gate,
     ledgers: Mutex<BTreeMap<TreeId, Ledger>>,
+    /// Those with members, and perhaps others, in the order in which they were sealed.
+    groups: Mutex<VecDeque<Arc<FlushGroup>>>,
     /// Steps of all trees so far.
     steps: AtomicU64,
     /// The trees that the durable manifest names, by ascending id.
@@ -170,12 +170,22 @@ impl VersionSet {
         VersionSet {
             settling: Gate::new(env),
             ledgers: Mutex::new(BTreeMap::new()),
+            groups: Mutex::default(),
             steps: AtomicU64::new(0),
             durable: Mutex::new(trees),
             doomed: Mutex::default(),
             manifest: Mutex::new(Manifest { number, writer: None, start_bytes: 0 }),
             named: AtomicU64::new(0),
         }
+    }
+
+    /// A group of so many memtables, which are about to be sealed. Leader only: between two groups of writes.
+    pub(crate) fn new_group(&self, members: usize) -> Arc<FlushGroup> {
+        let group = Arc::new(FlushGroup { members: AtomicUsize::new(members) });
+        let mut groups = self.groups.lock();
+        groups.retain(|other| other.members.load(Ordering::Acquire) > 0);
+        groups.push_back(group.clone());
+        group
     }
 
     /// Notes a change that the caller has just made live, under the tree's lock. Returns its number, for
@@ -284,6 +294,8 @@ impl VersionSet {
         let mut ledgers = self.ledgers.lock();
         let ledger = ledgers.get_mut(&tree.id).expect("only settling takes steps out, and a drop keeps out");
         let settled = ledger.line.settle(&step);
+        // While nobody else sees the ledgers: a member is counted as long as its step is there.
+        settled.iter().filter_map(|step| step.payload.together.as_ref()).for_each(|group| group.leave());
         if ledger.line.is_empty() {
             ledgers.remove(&tree.id);
         }
@@ -305,7 +317,7 @@ impl VersionSet {
         dropped.dedup();
         let ledgers = self.ledgers.lock();
         let mut found = Vec::new();
-        for (id, steps) in ready_steps(&ledgers) {
+        for (id, steps) in ready_steps(&ledgers, &self.groups.lock()) {
             let ledger = &ledgers[&id];
             let Some(step) = ledger.line.next_move(steps) else { continue };
             let after = ledger.line.steps().take(steps).last().map(|last| last.payload.version.clone());
@@ -515,7 +527,7 @@ impl VersionSet {
             return true;
         }
         let ledgers = self.ledgers.lock();
-        let ready = ready_steps(&ledgers);
+        let ready = ready_steps(&ledgers, &self.groups.lock());
         ready.into_iter().any(|(id, steps)| ledgers[&id].line.can_move(steps))
     }
 }
@@ -570,19 +582,24 @@ pub(crate) fn start_manifest(
     Ok(writer)
 }
 
-/// How many steps of each tree may settle, so that no group of flushes is torn apart.
-fn ready_steps(ledgers: &BTreeMap<TreeId, Ledger>) -> BTreeMap<TreeId, usize> {
+/// How many steps of each tree may settle, so that no group of flushes is torn apart or goes ahead of an
+/// earlier one.
+fn ready_steps(
+    ledgers: &BTreeMap<TreeId, Ledger>,
+    groups: &VecDeque<Arc<FlushGroup>>,
+) -> BTreeMap<TreeId, usize> {
     let most = |(id, ledger): (&TreeId, &Ledger)| (*id, ledger.line.ready(ledger.line.len()));
     let mut ready: BTreeMap<TreeId, usize> = ledgers.iter().map(most).collect();
-    while let Some((id, at)) = first_torn(ledgers, &ready) {
+    while let Some((id, at)) = first_torn(ledgers, groups, &ready) {
         ready.insert(id, ledgers[&id].line.ready(at));
     }
     ready
 }
 
-/// A step of a group, among those that are ready, that others of its group are not among.
+/// A step of a group, among those that are ready, that others of its group, or of one before, are not among.
 fn first_torn(
     ledgers: &BTreeMap<TreeId, Ledger>,
+    groups: &VecDeque<Arc<FlushGroup>>,
     ready: &BTreeMap<TreeId, usize>,
 ) -> Option<(TreeId, usize)> {
     let grouped = |(id, steps): (&TreeId, &usize)| {
@@ -592,9 +609,11 @@ fn first_torn(
         steps.filter_map(of).collect::<Vec<_>>()
     };
     let members: Vec<(TreeId, usize, Arc<FlushGroup>)> = ready.iter().flat_map(grouped).collect();
-    members.iter().find_map(|(id, at, group)| {
-        let here = members.iter().filter(|(.., other)| Arc::ptr_eq(other, group)).count();
-        (here < group.members.load(Ordering::Acquire)).then_some((*id, *at))
+    let mut is_torn = false;
+    groups.iter().find_map(|group| {
+        let mut here = members.iter().filter(|(.., other)| Arc::ptr_eq(other, group));
+        is_torn |= here.clone().count() < group.members.load(Ordering::Acquire);
+        here.next().filter(|_| is_torn).map(|(id, at, _)| (*id, *at))
     })
 }
 
