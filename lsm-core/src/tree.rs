@@ -16,7 +16,7 @@ use crate::compaction::debt::pending_compaction_bytes;
 use crate::compaction::patience::Patience;
 use crate::engine::Engine;
 use crate::key::{Comparator, Kind};
-use crate::manual::seal_as_leader;
+use crate::manual::seal_all_as_leader;
 use crate::memtable::Memtable;
 use crate::merge_operator::Merging;
 use crate::options::KeyspaceOptions;
@@ -404,7 +404,7 @@ impl Tree {
     /// Switches the memtable; those of all other trees, too, where all settle as one. Leader only.
     fn seal(&self, engine: &Engine, last_seqno: SeqNo) {
         if engine.options.load().atomic_flush {
-            seal_as_leader(engine, &engine.keyspaces.alive_guard().trees, true, last_seqno);
+            seal_all_as_leader(engine, last_seqno);
         } else {
             self.switch(&mut self.lock(), last_seqno);
         }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::bench::{
     Bench, CUTS, EIO, ENOSPC, Model, SECOND, SlowOrder, batch_in, by_hand, contents, files_at, get, get_in,
-    is, live_files, put_in, synced,
+    is, live_files, put, put_in, synced,
 };
 
 /// One segment only, so that no record of the manifest is written but those of the test.
@@ -253,6 +253,35 @@ fn h28_an_atomic_flush_takes_a_group_that_is_being_inserted_whole() {
             let db = bench.cut(policy).open_with(&options, &named);
             let [x, y] = ["x", "y"].map(|name| db.keyspace(name).expect("it was named"));
             let there = [&x, &y].map(|keyspace| get_in(&db, keyspace, b"slow").is_some());
+            assert_eq!(there, [true, true], "{policy:?}");
+        }
+    });
+}
+
+/// A flush waits for room; meanwhile a keyspace is created, and a batch has something for it.
+#[test]
+fn h28_an_atomic_flush_takes_a_keyspace_that_came_after_it_began() {
+    Bench::run(|bench| {
+        let options = Options { log: false, atomic_flush: true, write_buffers_max: 2, ..one_segment() };
+        let db = bench.open(&options);
+        let door = bench.door_on(OpKind::Create, ".sst");
+        let begin = FlushOptions { wait: false, ..FlushOptions::default() };
+        put(&db, b"a", b"v");
+        db.flush_with(&begin).expect("flush");
+        door.wait_for_one();
+        let other = db.clone();
+        let flush = bench.spawn(move || {
+            other.flush_with(&FlushOptions { allow_stall: false, ..FlushOptions::default() }).expect("flush");
+        });
+        bench.sleep(10_000_000);
+        let x = db.create_keyspace("x", options.keyspace()).expect("create");
+        db.write(&WriteOptions::default(), batch_in(&[0, x.id()], b"k", b"v")).expect("write");
+        door.open();
+        flush.join();
+        for policy in CUTS {
+            let db = bench.cut(policy).open(&options);
+            let x = db.keyspace("x").expect("it was created");
+            let there = [get(&db, b"k").is_some(), get_in(&db, &x, b"k").is_some()];
             assert_eq!(there, [true, true], "{policy:?}");
         }
     });
