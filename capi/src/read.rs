@@ -89,9 +89,9 @@ pub unsafe extern "C" fn dialsm_get_pinned(
     let key = unsafe { raw::key(key, key_len) };
     on(db, status, |db| {
         let pinned = given(pinned, "pinned")?;
-        pinned.set(None);
-        pinned.set(db.get(keyspace, options, key?)?);
-        Ok(())
+        // What it held is no answer to this call, also where it fails.
+        let result = key.map_err(Into::into).and_then(|key| db.get(keyspace, options, key));
+        result.map(|value| pinned.set(value)).inspect_err(|_| pinned.set(None))
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dialsm::{Error, ErrorKind, Keyspace, Result, Slice, Snapshot, UpgradeReport};
+use dialsm::{Error, ErrorKind, Keyspace, ReadOptions, Result, Slice, Snapshot, UpgradeReport};
 use dialsm_io::env::Nanos;
 use dialsm_io::{Env, OsEnv};
 
@@ -19,6 +19,8 @@ pub struct Shared {
     db: dialsm::Db,
     env: Arc<dyn Env>,
     poisoned: AtomicBool,
+    /// For calls without options: made once, since every read would pay for it.
+    pub(crate) default_read: ReadOptions,
 }
 
 impl Shared {
@@ -90,7 +92,12 @@ impl Database {
         let named: Vec<_> =
             keyspaces.iter().map(|(name, options)| (name.as_str(), options.clone())).collect();
         let db = dialsm::Db::open_in(env.clone(), path, options, &named)?;
-        Ok(Database(Arc::new(Shared { db, env, poisoned: AtomicBool::new(false) })))
+        Ok(Database(Arc::new(Shared {
+            db,
+            env,
+            poisoned: AtomicBool::new(false),
+            default_read: ReadOptions::default(),
+        })))
     }
 
     /// Opens or creates it in the file system.
@@ -110,7 +117,12 @@ impl Database {
         let named: Vec<_> =
             keyspaces.iter().map(|(name, options)| (name.as_str(), options.clone())).collect();
         let db = dialsm::Db::open_read_only(path, options, &named)?;
-        Ok(Database(Arc::new(Shared { db, env: OsEnv::new(), poisoned: AtomicBool::new(false) })))
+        Ok(Database(Arc::new(Shared {
+            db,
+            env: OsEnv::new(),
+            poisoned: AtomicBool::new(false),
+            default_read: ReadOptions::default(),
+        })))
     }
 
     /// Closes it for all handles.

@@ -249,7 +249,7 @@ impl ReadOpts {
         call: impl FnOnce(&ReadOptions) -> T,
     ) -> T {
         match given {
-            None => call(&ReadOptions::default()),
+            None => call(&shared.default_read),
             Some(ReadOpts { options, timeout_ns: None }) => call(options),
             Some(ReadOpts { options, timeout_ns: Some(ns) }) => {
                 call(&ReadOptions { deadline: Some(shared.deadline(*ns)), ..options.clone() })
