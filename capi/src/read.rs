@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 
-use dialsm_capi_logic::guard::{free, make_on, on};
+use dialsm_capi_logic::guard::{free, free_of, make_on, on};
 use dialsm_capi_logic::raw::{self, given, put};
 use dialsm_capi_logic::{
     Code, Database, KeyspaceHandle, Pinned, ReadOpts, SnapshotHandle, Status, Values, memory,
@@ -188,7 +188,7 @@ pub extern "C" fn dialsm_snapshot_create(
 /// Frees it. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn dialsm_snapshot_free(snapshot: Option<Box<SnapshotHandle>>) {
-    free(snapshot);
+    free_of(snapshot);
 }
 
 /// The sequence number up to which it sees; 0 for NULL.
