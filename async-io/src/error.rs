@@ -112,6 +112,11 @@ struct Inner {
     os_code: Option<i32>,
 }
 
+/// Whether the process, or the system, has as many files open as it may.
+pub(crate) fn is_out_of_descriptors(os_code: Option<i32>) -> bool {
+    matches!(os_code, Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// The result of a fallible DiaLSM call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -138,12 +143,13 @@ impl Error {
     }
 
     /// Wraps an error of the operating system met while doing `what` on `path`. A full device,
-    /// a spent quota and a missing file get kinds of their own.
+    /// a spent quota, a missing file and one where a directory should be get kinds of their own.
     pub fn io(error: &std::io::Error, what: &str, path: &Path) -> Error {
         let kind = match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => ErrorKind::NoSpace,
             Some(libc::ENOENT) => ErrorKind::NotFound,
             Some(libc::EEXIST) => ErrorKind::AlreadyExists,
+            Some(libc::ENOTDIR) => ErrorKind::InvalidArgument,
             Some(libc::EROFS | libc::EACCES | libc::EPERM) => ErrorKind::ReadOnly,
             _ => ErrorKind::Io,
         };
@@ -168,6 +174,18 @@ impl Error {
     pub fn at_offset(mut self, offset: u64) -> Error {
         self.0.offset.get_or_insert(offset);
         self
+    }
+
+    /// The same error with the operating system's error number behind it, unless it has one already.
+    #[must_use]
+    pub fn with_os_code(mut self, os_code: Option<i32>) -> Error {
+        self.0.os_code = self.0.os_code.or(os_code);
+        self
+    }
+
+    /// Whether the same call may succeed later by itself: the disk is full, or no file descriptor is left.
+    pub fn is_passing(&self) -> bool {
+        self.kind() == ErrorKind::NoSpace || is_out_of_descriptors(self.os_code())
     }
 
     /// What the caller should do about it.

@@ -230,7 +230,7 @@ fn settle_at_once(engine: &Engine) -> Result<()> {
         return Ok(());
     }
     let settled = engine.versions.settle(engine);
-    if settled.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+    if settled.as_ref().is_err_and(Error::is_passing) {
         engine.handoff.wake.notify();
         return Ok(());
     }
@@ -244,7 +244,7 @@ pub(crate) fn note(engine: &Engine, what: &str, result: Result<()>) {
         Err(error) if error.kind() == ErrorKind::Cancelled => {}
         Err(error) => {
             engine.error.latch(what, &error);
-            if error.kind() == ErrorKind::NoSpace {
+            if error.is_passing() {
                 engine.scheduler.state.lock().retry_at = Some(engine.env.now() + RETRY_AFTER);
             }
             engine.wake_writers();

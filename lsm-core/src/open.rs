@@ -55,6 +55,7 @@ pub(crate) fn open(
     keyspaces: &[(&str, KeyspaceOptions)],
 ) -> Result<Arc<Engine>> {
     env.check_fork()?;
+    check_path(dir)?;
     // Before anything asks them: what the user's objects do wrong must reach no worker.
     let keyspaces = &check(&mut options, keyspaces)?[..];
     let fs = env.fs().clone();
@@ -99,6 +100,18 @@ pub(crate) fn open(
     Ok(engine)
 }
 
+/// Fails for what is no path of a directory: the empty one, whose files would be made where the process is.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn check_path(dir: &Path) -> Result<()> {
+    match dir.as_os_str().as_encoded_bytes() {
+        [] => Err(Error::invalid("the path of a database is empty")),
+        path if path.contains(&0) => Err(Error::invalid("the path of a database has a zero byte in it")),
+        _ => Ok(()),
+    }
+}
+
 /// Creates the directory and those above it. The names of those above are durable then; its own is
 /// synced before `CURRENT` is written, whoever made the directory.
 pub(crate) fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
@@ -109,7 +122,14 @@ pub(crate) fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
         }
         missing.push(ancestor);
     }
-    fs.create_dir_all(dir)?;
+    fs.create_dir_all(dir).map_err(|error| match error.kind() {
+        // Under either name.
+        ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => {
+            let text = "a file stands where the database's directory, or one above it, should be";
+            Error::invalid(text).at_path(dir).with_os_code(error.os_code())
+        }
+        _ => error,
+    })?;
     missing.iter().rev().try_for_each(|ancestor| fs.sync_dir(&parent_dir(ancestor)))
 }
 

@@ -36,6 +36,7 @@ pub(crate) fn open(
     keyspaces: &[(&str, KeyspaceOptions)],
 ) -> Result<Arc<Engine>> {
     env.check_fork()?;
+    open::check_path(dir)?;
     let keyspaces = &open::check(&mut options, keyspaces)?[..];
     let fs = env.fs();
     if !fs.exists(&FileName::Current.path(dir))? {

@@ -6,29 +6,58 @@
 //! descriptor closes on exec. Errors name path and offset.
 
 mod direct;
-mod lock;
+pub(crate) mod lock;
 mod sys;
 
+use std::collections::VecDeque;
 use std::fs::{DirBuilder, File as StdFile, OpenOptions as StdOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, OpenOptions};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_out_of_descriptors};
 
 /// The file system of the operating system.
 #[derive(Debug, Default)]
-pub struct OsFs(());
+pub struct OsFs {
+    /// Directories synced last, kept open: a directory must still be synced when the process has no descriptor left
+    /// for it, since what was made in it can't be taken back.
+    dirs: Mutex<VecDeque<(PathBuf, StdFile)>>,
+}
+
+/// Directories that are kept open at most; a database has one, and one for each of its `shard_dirs`.
+const DIRS_KEPT_MAX: usize = 16;
 
 impl OsFs {
-    /// A handle on it; it holds no state.
+    /// A handle on it. Holds descriptors of the directories that are synced through it, until it is dropped.
     pub fn new() -> Arc<OsFs> {
-        Arc::new(OsFs(()))
+        Arc::default()
+    }
+
+    fn keep_dir(&self, path: &Path, dir: StdFile) {
+        let mut dirs = self.dirs.lock();
+        dirs.retain(|(kept, _)| kept != path);
+        dirs.push_back((path.to_path_buf(), dir));
+        if dirs.len() > DIRS_KEPT_MAX {
+            dirs.pop_front();
+        }
+    }
+
+    /// Syncs the directory by a descriptor from before; `error` is why there is no other.
+    fn sync_kept_dir(&self, path: &Path, error: io::Error) -> io::Result<()> {
+        let dirs = self.dirs.lock();
+        let Some((_, dir)) = dirs.iter().find(|(kept, _)| kept == path) else { return Err(error) };
+        // Another one may stand there by now.
+        let (kept, named) = (dir.metadata()?, std::fs::metadata(path)?);
+        if (kept.dev(), kept.ino()) != (named.dev(), named.ino()) {
+            return Err(error);
+        }
+        dir.sync_all()
     }
 }
 
@@ -106,7 +135,12 @@ impl Fs for OsFs {
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let dir = StdOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path);
-        dir.and_then(|d| d.sync_all()).map_err(|e| Error::io(&e, "sync directory", path))
+        let synced = match dir {
+            Ok(dir) => dir.sync_all().map(|()| self.keep_dir(path, dir)),
+            Err(e) if is_out_of_descriptors(e.raw_os_error()) => self.sync_kept_dir(path, e),
+            Err(e) => Err(e),
+        };
+        synced.map_err(|e| Error::io(&e, "sync directory", path))
     }
 
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn FileLock>> {

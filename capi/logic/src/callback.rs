@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use dialsm::key::{Comparator, KEY_BYTES_MAX, UserComparator, VALUE_BYTES_MAX};
 use dialsm::{Error, MergeOperator, PrefixExtractor, Result, UserPrefixExtractor};
+use dialsm_core::prefix::{Refusal, check_user_name};
 
 /// Frees the state of a callback object.
 pub type Destroy = unsafe extern "C" fn(state: *mut c_void);
@@ -110,14 +111,23 @@ impl UserComparator for CComparator {
     }
 }
 
+fn checked(what: &str, name: &str) -> Result<String> {
+    check_user_name(what, name).map_err(Error::invalid)?;
+    Ok(name.to_owned())
+}
+
 /// The order that a C function gives.
-pub fn comparator(name: &str, state: UserState, compare: Compare, equal_is_identical: bool) -> Comparator {
-    Comparator::Custom(Arc::new(CComparator {
-        name: name.to_owned(),
-        state: state.0,
-        compare,
-        equal_is_identical,
-    }))
+///
+/// # Errors
+/// `InvalidArgument` for a name that can't be stored, or is the engine's; so for the other two.
+pub fn comparator(
+    name: &str,
+    state: UserState,
+    compare: Compare,
+    equal_is_identical: bool,
+) -> Result<Comparator> {
+    let name = checked("comparator", name)?;
+    Ok(Comparator::Custom(Arc::new(CComparator { name, state: state.0, compare, equal_is_identical })))
 }
 
 /// Takes what a merge makes, in the call that it was given to.
@@ -211,13 +221,16 @@ impl MergeOperator for CMerge {
 }
 
 /// The merge operator that C functions make.
+///
+/// # Errors
+/// As [`comparator`].
 pub fn merge_operator(
     name: &str,
     state: UserState,
     full: FullMerge,
     partial: Option<PartialMerge>,
-) -> Arc<dyn MergeOperator> {
-    Arc::new(CMerge { name: name.to_owned(), state: state.0, full, partial })
+) -> Result<Arc<dyn MergeOperator>> {
+    Ok(Arc::new(CMerge { name: checked("merge operator", name)?, state: state.0, full, partial }))
 }
 
 struct CExtractor {
@@ -242,13 +255,17 @@ impl UserPrefixExtractor for CExtractor {
         }
         let part = start.checked_add(len).and_then(|end| key.get(start..end));
         // No message on standard error: the engine makes a status of it.
-        part.or_else(|| resume_unwind(Box::new("a prefix that is no part of its key")))
+        part.or_else(|| resume_unwind(Box::new(Refusal("gave a prefix that is no part of its key"))))
     }
 }
 
 /// The prefix extractor that a C function makes.
-pub fn prefix_extractor(name: &str, state: UserState, extract: Extract) -> PrefixExtractor {
-    PrefixExtractor::Custom(Arc::new(CExtractor { name: name.to_owned(), state: state.0, extract }))
+///
+/// # Errors
+/// As [`comparator`].
+pub fn prefix_extractor(name: &str, state: UserState, extract: Extract) -> Result<PrefixExtractor> {
+    let name = checked("prefix extractor", name)?;
+    Ok(PrefixExtractor::Custom(Arc::new(CExtractor { name, state: state.0, extract })))
 }
 
 /// A prefix extractor that takes the first bytes.

@@ -48,6 +48,7 @@ use std::cmp::Ordering;
 
 use std::sync::Arc;
 
+use crate::callback::out_of_order;
 use crate::compaction::clues::{OtherShards, Weight};
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, trailer, trailer_of, user_key};
 use crate::merge_operator::MergeOperator;
@@ -423,7 +424,8 @@ where
                 }
                 Ordering::Equal if trailer <= self.state.last_trailer => {}
                 Ordering::Equal | Ordering::Less => {
-                    return Err(Error::corruption("the inputs of a compaction are out of order"));
+                    let text = "the inputs of a compaction are out of order";
+                    return Err(out_of_order(&self.comparator, ErrorKind::Corruption, text));
                 }
             }
             self.state.last_trailer = trailer;

@@ -427,7 +427,7 @@ impl LogWriter {
             Err(error) => {
                 self.current = None;
                 log.cut_back();
-                if error.kind() != ErrorKind::NoSpace {
+                if !error.is_passing() {
                     engine.error.latch("a log write", &error);
                 }
                 Err(error)
