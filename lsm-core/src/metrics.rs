@@ -100,7 +100,7 @@ counters! {
     WriteGroups = write_groups,
     /// Calls that wrote a batch or a single operation, those that failed included.
     WriteCalls = write_calls,
-    /// Bytes written to the commit log, framing and the headers of segments included.
+    /// Bytes written to the commit log: records, headers of segments, and marks that the next record overwrites.
     LogBytes = log_bytes,
     /// Log segments begun.
     LogSegments = log_segments_begun,

@@ -408,16 +408,17 @@ impl LogWriter {
         }
         let writer = self.current.as_mut().expect("a segment was just opened");
         let synced = log.segments.lock().synced;
-        match writer.append(first_seqno, count, parts, synced) {
+        let before = writer.written_bytes();
+        let appended = writer.append(first_seqno, count, parts, synced);
+        engine.metrics.add(Counter::LogBytes, writer.written_bytes() - before);
+        match appended {
             Ok(end) => {
                 let mut segments = log.segments.lock();
                 let current = segments.chain.back_mut().expect("the writer's segment is in the chain");
-                let bytes = end.offset - current.end;
                 current.end = end.offset;
                 let last = first_seqno + u64::from(count) - 1;
                 current.last_seqno = last;
                 trees.iter().for_each(|tree| note_part(&mut current.parts, tree.id, last));
-                engine.metrics.add(Counter::LogBytes, bytes);
                 Ok(())
             }
             Err(error) => {
@@ -486,7 +487,7 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
             opened?
         }
     };
-    engine.metrics.add_all(&[(Counter::LogSegments, 1), (Counter::LogBytes, writer.size())]);
+    engine.metrics.add_all(&[(Counter::LogSegments, 1), (Counter::LogBytes, writer.written_bytes())]);
     let mut segments = log.segments.lock();
     segments.names_made += 1;
     segments.chain.push_back(Segment {
