@@ -33,7 +33,7 @@ use crate::write::admission::admit;
 use crate::write::route::places;
 use crate::write::stall::StallReport;
 use crate::{Error, ErrorKind, Result, Slice, UpgradeReport, background, checkpoint, keyspace, manual, open};
-use crate::{options, properties, read_only, rollback, table_dirs, upgrade, verify};
+use crate::{metrics, options, properties, read_only, rollback, table_dirs, upgrade, verify};
 
 mod in_keyspace;
 
@@ -262,10 +262,15 @@ impl Db {
         if options.sync && !is_logged {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
+        let since = engine.metrics.count_call(Counter::WriteCalls).then(|| engine.env.now());
         check_served(engine, &batch)?;
         let places = places(engine, &batch);
         admit(engine, &batch, &places, options)?;
-        engine.commit.write(engine, (batch, places), options.sync, is_logged)
+        engine.commit.write(engine, (batch, places), options.sync, is_logged)?;
+        if let Some(since) = since {
+            engine.metrics.write_ns.record(engine.env.now() - since);
+        }
+        Ok(())
     }
 
     /// The value of `key`, or `None`.
@@ -300,6 +305,7 @@ impl Db {
         let engine = self.engine();
         engine.check_open()?;
         engine.check_deadline(options.deadline)?;
+        let since = engine.metrics.count_call(Counter::Gets).then(|| engine.env.now());
         let before = context.blocks;
         let result = match &options.snapshot {
             Some(snapshot) => {
@@ -314,8 +320,10 @@ impl Db {
                 get::get(engine, space, &view, key, seqno, options, context)
             }
         };
-        engine.metrics.add(Counter::Gets, 1);
         engine.note_blocks(&before, &context.blocks);
+        if let Some(since) = since {
+            engine.metrics.get_ns.record(engine.env.now() - since);
+        }
         result
     }
 
@@ -325,7 +333,20 @@ impl Db {
     /// # Errors
     /// As [`Db::get`], for the first of the keys that fails.
     pub fn multi_get(&self, options: &ReadOptions, keys: &[&[u8]]) -> Result<Vec<Option<Slice>>> {
-        self.multi_get_from(&self.engine().space, options, keys)
+        self.multi_get_with_context(options, keys, &mut ReadContext::default())
+    }
+
+    /// As [`Db::multi_get`], adding to `context` what the reads cost together.
+    ///
+    /// # Errors
+    /// As [`Db::multi_get`].
+    pub fn multi_get_with_context(
+        &self,
+        options: &ReadOptions,
+        keys: &[&[u8]],
+        context: &mut ReadContext,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.multi_get_from(&self.engine().space, options, keys, context)
     }
 
     fn multi_get_from(
@@ -333,10 +354,11 @@ impl Db {
         space: &Space,
         options: &ReadOptions,
         keys: &[&[u8]],
+        context: &mut ReadContext,
     ) -> Result<Vec<Option<Slice>>> {
         let engine = self.engine();
         engine.check_open()?;
-        let mut context = ReadContext::default();
+        let before = context.blocks;
         let (view, visible) = space.view_at_visible(engine.commit.visible());
         engine.check_keyspace(space)?;
         let seqno = match &options.snapshot {
@@ -346,9 +368,9 @@ impl Db {
             }
             None => visible,
         };
-        let values = multi_get::multi_get(engine, space, &view, keys, seqno, options, &mut context);
+        let values = multi_get::multi_get(engine, space, &view, keys, seqno, options, context);
         engine.metrics.add(Counter::Gets, keys.len() as u64);
-        engine.note_blocks(&ReadContext::default().blocks, &context.blocks);
+        engine.note_blocks(&before, &context.blocks);
         values
     }
 
@@ -502,7 +524,7 @@ impl Db {
     /// Counters, levels, stalls and caches as a table to read.
     pub fn stats_text(&self) -> String {
         let engine = self.engine();
-        properties::stats_text(engine, &engine.keyspaces.alive().trees)
+        metrics::collect(engine, &engine.keyspaces.alive().trees).to_text()
     }
 
     /// The same as one JSON object.
@@ -511,17 +533,18 @@ impl Db {
         properties::stats_json(engine, &engine.keyspaces.alive().trees)
     }
 
-    /// All counters now.
+    /// All metrics now: what was counted since the opening, and where the database stands. Each part is asked for
+    /// itself, without waiting for writers, readers or jobs. They write themselves as tables
+    /// ([`MetricsSnapshot::to_text`]), JSON ([`MetricsSnapshot::to_json`]) and for Prometheus
+    /// ([`MetricsSnapshot::to_prometheus`]); docs/METRICS.md lists them.
     pub fn metrics(&self) -> MetricsSnapshot {
         let engine = self.engine();
-        let mut snapshot = engine.metrics.snapshot();
-        snapshot.counters.open_tables = engine.tables.len() as u64;
-        snapshot
+        metrics::collect(engine, &engine.keyspaces.alive().trees)
     }
 
     /// Compactions finished so far, moves included.
     pub fn compactions(&self) -> u64 {
-        let metrics = self.metrics();
+        let metrics = self.engine().metrics.snapshot();
         metrics.counters.trivial_moves + metrics.levels.iter().map(|level| level.compactions).sum::<u64>()
     }
 

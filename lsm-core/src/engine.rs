@@ -226,6 +226,7 @@ impl Engine {
     }
 
     pub(crate) fn open_table_file(&self, tree: &Tree, table: &TableFile) -> Result<Arc<TableReader>> {
+        self.metrics.add(Counter::TableOpens, 1);
         let path = self.table_path(table.place());
         let options = OpenOptions { direct: self.options.load().direct_reads };
         let file =
@@ -259,6 +260,7 @@ impl Engine {
             (Counter::BlockReadBytes, before.bytes_read, after.bytes_read),
             (Counter::FilterChecked, before.filter_checked, after.filter_checked),
             (Counter::FilterUseful, before.filter_useful, after.filter_useful),
+            (Counter::FilterFalsePositives, before.filter_false_positives, after.filter_false_positives),
         ];
         for (counter, before, after) in pairs {
             if after > before {

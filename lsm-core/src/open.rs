@@ -410,6 +410,7 @@ pub(crate) fn build(
     let write_budget = Arc::new(WriteBudget::new(options.write_buffers_total()));
     let may_create = options.create_if_missing && !read_only;
     let alive = make_spaces(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget, may_create)?;
+    let shards = alive.spaces[0].shards();
     let io = env.start_io(&IoOptions { use_ring: options.use_io_uring, ..IoOptions::default() })?;
     let log = Log::new(
         env.as_ref(),
@@ -444,7 +445,7 @@ pub(crate) fn build(
         tables: TableCache::new(options.open_tables_max, options.table_cache_bytes, env.event()),
         blocks,
         graveyard,
-        metrics: Metrics::new(),
+        metrics: Metrics::of_shards(shards),
         replay_start: found.replay_start,
         first_record_torn: found.first_record_torn,
         error: BackgroundError::default(),

@@ -208,7 +208,7 @@ impl Tree {
             patience: Patience::default(),
             views,
             state: Mutex::new(state),
-            stall: StallGate::new(door_changed, stalls),
+            stall: StallGate::new(id.shard, door_changed, stalls),
             budget,
             dropped: AtomicBool::new(false),
         }

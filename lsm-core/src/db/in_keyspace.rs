@@ -171,7 +171,21 @@ impl Db {
         keyspace: &Keyspace,
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Slice>>> {
-        self.multi_get_from(&keyspace.0, options, keys)
+        self.multi_get_from(&keyspace.0, options, keys, &mut ReadContext::default())
+    }
+
+    /// As [`Db::multi_get_with_context`].
+    ///
+    /// # Errors
+    /// As [`Db::get_in`].
+    pub fn multi_get_in_with_context(
+        &self,
+        options: &ReadOptions,
+        keyspace: &Keyspace,
+        keys: &[&[u8]],
+        context: &mut ReadContext,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.multi_get_from(&keyspace.0, options, keys, context)
     }
 
     /// As [`Db::iter`].

@@ -27,20 +27,37 @@ use crate::space::{Space, SpaceView};
 use crate::table::{Found, IterSpec, ReadSpec, ReadStats, TableReader};
 use crate::tree::{Tree, TreeView};
 use crate::types::SeqNo;
-use crate::version::TableFile;
+use crate::version::{LEVELS, TableFile};
 use crate::{Error, ErrorKind, Result, Slice};
 
-/// What one read cost: tables looked at, blocks, filters.
+/// What one or several reads cost: tables looked at, blocks, filters. Reads add to it; an iterator or scan has its
+/// own ([`DbIterator::context`](crate::DbIterator::context)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadContext {
     /// Memtables asked.
     pub memtables: u32,
-    /// Tables asked, those included that their filter spared a look.
+    /// Tables asked, those included that their filter spared a look. Of an iterator: opened for it.
     pub tables: u32,
+    /// Tables that look-ups asked, by level, level 0 first. Those of iterators are not told apart.
+    pub level_tables: [u32; LEVELS],
     /// Blocks, filters and bytes.
     pub blocks: ReadStats,
-    /// Clue entries followed to another shard.
+    /// Clue entries followed to another shard. Iterators meet clue and value side by side, and follow none.
     pub clue_hops: u32,
+}
+
+impl ReadContext {
+    /// How many levels had a table that look-ups asked.
+    pub fn levels(&self) -> usize {
+        self.level_tables.iter().filter(|tables| **tables > 0).count()
+    }
+
+    /// A table of `level` is asked.
+    #[inline(always)]
+    pub(super) fn note_table(&mut self, level: usize) {
+        self.tables += 1;
+        self.level_tables[level] += 1;
+    }
 }
 
 /// The newest value of `key` at or below `seqno` in this view.
@@ -60,6 +77,7 @@ pub(crate) fn get(
 ) -> Result<Option<Slice>> {
     let watch = Watch::begin(&space.comparator);
     let ask = Ask::new(engine, space, view, space.primary(key), seqno, options);
+    engine.metrics.add_get_of_shard(ask.tree.id.shard);
     let found = walk(&ask, key, &mut Lookup::new(), context, &mut Direct);
     watch.check()?;
     found.map_err(|stop| match stop {
@@ -227,7 +245,7 @@ pub(super) fn walk<A: Access>(
             }
         }
     }
-    for level in first.saturating_sub(l0.len()).max(1)..crate::version::LEVELS {
+    for level in first.saturating_sub(l0.len()).max(1)..LEVELS {
         if let Some(table) = version.find_table(level, key) {
             *place = l0.len() + level;
             if let Some(end) = ask_table(ask, key, (*place, level), table, chain, context, access)? {
@@ -285,7 +303,8 @@ fn ask_table<A: Access>(
     let seqno = chain_seqno(chain, ask.seqno);
     let found = access.look(ask, &reader, key, seqno, &mut context.blocks)?;
     // Not counted where it waits, for it will be asked again.
-    context.tables += 1;
+    context.note_table(level);
+    ask.engine.metrics.add_level(LevelCounter::GetTables, level, 1);
     if let Some(found) = found.filter(|found| found.seqno >= cover) {
         if chain.is_none() {
             ask.engine.metrics.add_level(LevelCounter::GetHits, level, 1);

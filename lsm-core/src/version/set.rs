@@ -50,10 +50,11 @@ use crate::gate::{Gate, GateGuard};
 use crate::handoff::Reserved;
 use crate::handoff::ledger::{LedgerFile, Line, Move, Step};
 use crate::invariants::check_settling;
+use crate::metrics::Counter;
 use crate::space::Space;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo, TreeId};
-use crate::wal::log::Floors;
+use crate::wal::log::{self, Floors};
 
 /// A manifest is rewritten when it has grown past this and past [`GROWTH_MAX`] times its start.
 const ROLL_BYTES: u64 = 4 << 20;
@@ -345,10 +346,10 @@ impl VersionSet {
         }
         let flushed = change.moves.iter().filter_map(|moved| moved.step.floor).max();
         let Some(floor) = flushed else { return Ok(()) };
-        engine
-            .log
-            .sync_through(floor.saturating_sub(1))
-            .inspect_err(|error| engine.error.latch_lasting("a log sync", error))
+        if engine.log.is_synced_through(floor.saturating_sub(1)) {
+            return Ok(());
+        }
+        log::sync(engine).inspect_err(|error| engine.error.latch_lasting("a log sync", error))
     }
 
     /// The dropped keyspaces' end is durable: nothing holds their files but readers.
@@ -404,13 +405,16 @@ impl VersionSet {
             ..ManifestRecord::default()
         };
         let writer = manifest.writer.as_mut().expect("roll() has opened one");
-        if let Err(error) = writer.append(&record).and_then(|()| writer.sync()) {
+        let before = writer.written_bytes();
+        if let Err(error) = writer.append(&record).and_then(|()| sync(engine, writer)) {
             manifest.writer = None;
             return Err(error);
         }
         self.note_named(log_named);
         let mark = ManifestRecord { last_seqno, ..ManifestRecord::default() };
-        if writer.mark(&mark).is_err() {
+        let marked = writer.mark(&mark);
+        engine.metrics.add(Counter::ManifestBytes, writer.written_bytes() - before);
+        if marked.is_err() {
             // The record is durable all the same; only nothing may be appended behind a torn mark.
             manifest.writer = None;
         }
@@ -438,6 +442,8 @@ impl VersionSet {
         let trees = self.durable.lock().clone();
         let snapshot = self.durable_snapshot(engine, &trees);
         let writer = start_manifest(engine.env.fs().as_ref(), &engine.dir, engine.db_id, number, &snapshot)?;
+        let begun = [(Counter::Manifests, 1), (Counter::ManifestBytes, writer.written_bytes())];
+        engine.metrics.add_all(&begun);
         *manifest = Manifest { number, start_bytes: writer.size(), writer: Some(writer) };
         self.note_named(snapshot.log_named);
         // Nothing names the old one any more; a failure leaves an orphan for the next opening.
@@ -464,6 +470,11 @@ impl VersionSet {
     /// How many installs wait to become durable.
     pub(crate) fn unsettled(&self) -> usize {
         self.ledgers.lock().values().map(|ledger| ledger.line.len()).sum()
+    }
+
+    /// How many of a tree's.
+    pub(crate) fn unsettled_of(&self, id: TreeId) -> usize {
+        self.ledgers.lock().get(&id).map_or(0, |ledger| ledger.line.len())
     }
 
     /// The floor that the tree's last flush leads to, if that is not settled.
@@ -542,6 +553,14 @@ impl TreeMove {
             ..TreeEdit::default()
         }
     }
+}
+
+/// Makes what was appended durable, and counts that.
+fn sync(engine: &Engine, writer: &mut ManifestWriter) -> Result<()> {
+    let started = engine.env.now();
+    let result = writer.sync();
+    engine.metrics.manifest_sync_ns.record(engine.env.now() - started);
+    result
 }
 
 /// See [`Fault::EarlyUnlink`].
