@@ -25,7 +25,7 @@ pub(crate) use pressure::{MEASURES, highest, is_told as has_pressure};
 pub(crate) use svg::{HEAT_STEPS, Theme, escape, light_colours, patterns};
 pub(crate) use timeline::lanes;
 
-use crate::report::Figures;
+use crate::report::{Figures, figure};
 use crate::result::{Report, Run};
 use crate::stats::{median, workloads};
 use anyhow::Result;
@@ -43,7 +43,7 @@ const WIDE: f64 = 920.0;
 
 impl Sheet<'_> {
     fn is_narrow(&self) -> bool {
-        self.width < 500.0
+        self.width < 400.0
     }
 
     fn svg(&self) -> Svg {
@@ -85,6 +85,10 @@ impl Sheet<'_> {
 
     pub(crate) fn pressure(&self, workload: &str, run: &Run) -> String {
         pressure::pressure(self, workload, run)
+    }
+
+    pub(crate) fn pressure_key(&self) -> String {
+        pressure::key(self)
     }
 
     pub(crate) fn latency(&self, workload: &str, runs: &[&Run]) -> String {
@@ -154,7 +158,7 @@ pub(crate) fn metric_group(
         let value = figures.median(workload, engine, metric)?;
         let range = figures.range(workload, engine, metric);
         let ratio = figures.ratio_to(workload, engine, metric).filter(|_| index > 0);
-        let ratio = ratio.map(|ratio| format!(", {} has {} times that", engines[0], trim(ratio)));
+        let ratio = ratio.map(|ratio| format!(" ({}×)", figure(ratio)));
         let label = format!("{}{}", short(value), ratio.unwrap_or_default());
         Some(Bar { index, engine: engine.clone(), value, range, label })
     };

@@ -14,6 +14,20 @@ pub(super) fn anchor(at: usize) -> String {
     format!("workload-{at}")
 }
 
+/// The text with units bound to what is before them, so that no line begins with one.
+fn glued(text: &str) -> String {
+    const UNITS: [&str; 8] = ["%", "s", "ms", "µs", "MB", "k", "M", "GiB"];
+    let mut glued = String::with_capacity(text.len());
+    for (at, word) in text.split(' ').enumerate() {
+        let unit = word.trim_end_matches(['.', ',', ';', ')']);
+        if at > 0 {
+            glued.push(if UNITS.contains(&unit) { '\u{a0}' } else { ' ' });
+        }
+        glued.push_str(word);
+    }
+    glued
+}
+
 /// A table's cell.
 pub(super) enum Cell {
     Figure(String),
@@ -28,15 +42,26 @@ impl Html {
     }
 
     pub(super) fn element(&mut self, name: &str, text: &str) {
-        let _ = writeln!(self.text, "<{name}>{}</{name}>", escape(text));
+        let _ = writeln!(self.text, "<{name}>{}</{name}>", escape(&glued(text)));
     }
 
     pub(super) fn class(&mut self, name: &str, class: &str, text: &str) {
-        let _ = writeln!(self.text, "<{name} class=\"{class}\">{}</{name}>", escape(text));
+        let _ = writeln!(self.text, "<{name} class=\"{class}\">{}</{name}>", escape(&glued(text)));
     }
 
     pub(super) fn heading(&mut self, name: &str, id: &str, text: &str) {
         let _ = writeln!(self.text, "<{name} id=\"{id}\">{}</{name}>", escape(text));
+    }
+
+    /// A command, whose words are not broken at their dashes.
+    pub(super) fn command(&mut self, words: &[String]) {
+        let span = |word: &String| format!("<span>{}</span>", escape(word));
+        let words: Vec<String> = words.iter().map(span).collect();
+        let _ = writeln!(self.text, "<pre>{}</pre>", words.join(" "));
+    }
+
+    pub(super) fn literal(&mut self, text: &str) {
+        let _ = writeln!(self.text, "<pre>{}</pre>", escape(text));
     }
 
     pub(super) fn paragraph(&mut self, text: &str) {
@@ -61,8 +86,11 @@ impl Html {
             self.text,
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{name}\"><table>\n<thead><tr>"
         );
-        for heading in headings {
-            let _ = write!(self.text, "<th scope=\"col\">{}</th>", escape(heading));
+        for (at, heading) in headings.iter().enumerate() {
+            // A heading lies as what it heads does.
+            let cells = at.checked_sub(1).and_then(|at| rows.first()?.1.get(at));
+            let class = if matches!(cells, Some(Cell::Words(_))) { " class=\"text\"" } else { "" };
+            let _ = write!(self.text, "<th scope=\"col\"{class}>{}</th>", escape(&glued(heading)));
         }
         self.raw("</tr></thead>\n<tbody>\n");
         for (first, cells) in rows {

@@ -13,7 +13,7 @@ use crate::result::{Run, TimelinePoint};
 
 const WIDE: f64 = 920.0;
 const NARROW: f64 = 340.0;
-/// For two drawings beside each other, or one on a narrow page.
+/// For two drawings beside each other.
 const HALF: f64 = 450.0;
 
 /// A page of so many workloads has the drawings of each folded away.
@@ -44,9 +44,9 @@ const OVERVIEW: [Column; 9] = [
 ];
 
 const AMPLIFICATION: [(&str, &str); 3] = [
-    ("write_amp", "Write amplification: bytes written until settled, by bytes the user wrote"),
-    ("read_amp", "Read amplification: bytes read by calls in the timed part, by bytes the user read"),
-    ("space_amp", "Space amplification: bytes on disk once settled, by bytes of live entries"),
+    ("write_amp", "Write amplification"),
+    ("read_amp", "Read amplification"),
+    ("space_amp", "Space amplification"),
 ];
 
 fn cell(value: Option<f64>, show: fn(f64) -> String) -> Cell {
@@ -67,7 +67,11 @@ fn joined(names: &[String]) -> String {
 
 /// A drawing for wide windows and one for narrow.
 fn both(body: &mut Html, id: &str, draw: impl Fn(&Sheet<'_>) -> String) {
-    for (class, width) in [("wide", WIDE), ("narrow", NARROW)] {
+    both_of(body, id, WIDE, draw);
+}
+
+fn both_of(body: &mut Html, id: &str, wide: f64, draw: impl Fn(&Sheet<'_>) -> String) {
+    for (class, width) in [("wide", wide), ("narrow", NARROW)] {
         let id = format!("{id}-{class}");
         body.raw(&format!("<div class=\"{class}\">\n"));
         body.raw(&draw(&Sheet { theme: Theme::Page, width, id: &id }));
@@ -95,18 +99,16 @@ impl Page<'_> {
             .filter_map(|origin| origin.environment.as_ref())
             .map(|environment| date(environment.unix_seconds))
             .collect();
-        let when = if when.is_empty() { String::new() } else { format!(" Run on {}.", joined(&when)) };
+        let when = if when.is_empty() { String::new() } else { format!("Run on {}. ", joined(&when)) };
         let rounds = match self.rounds() {
-            1 => "One round; ".into(),
-            rounds => format!("Medians of {rounds} rounds; "),
+            0 | 1 => "One round of each engine.".to_owned(),
+            rounds => format!(
+                "Medians of {rounds} rounds; the curves show, of each engine, the round nearest to its median."
+            ),
         };
-        body.class(
-            "p",
-            "muted",
-            &format!("{rounds}the curves show, of each engine, the round nearest to its median.{when}"),
-        );
+        body.class("p", "muted", &(when + &rounds));
         for origin in self.origins.iter().filter(|origin| !origin.command.is_empty()) {
-            body.element("pre", &shell_words(&origin.command));
+            body.command(&shell_words(&origin.command));
         }
     }
 
@@ -117,12 +119,20 @@ impl Page<'_> {
         let mut text = match known {
             true => format!(
                 "The shaded band is the A/A spread: {first} ran twice a round, and its own two runs lay that far \
-                 apart. What ends inside the band is equal."
+                 apart{}. What ends inside the band is equal.",
+                if self.rounds() > 1 {
+                    ", in the worst round"
+                } else {
+                    ", in one round: another may show more"
+                }
             ),
             false => {
                 "No engine ran twice a round, so how far equals lie apart is not known (--aa).".to_owned()
             }
         };
+        if self.engines.len() > 1 {
+            text += " In brackets: the first engine's figure by this one's, median of the rounds.";
+        }
         if self.rounds() > 1 {
             text += " Thin lines span the rounds.";
         }
@@ -146,10 +156,16 @@ impl Page<'_> {
         let columns: Vec<&Column> = OVERVIEW
             .iter()
             .filter(|(_, metric, _)| {
-                self.pairs().any(|(workload, engine)| self.figures.median(workload, engine, metric).is_some())
+                // The first, which the ratios are of, is there always.
+                *metric == OVERVIEW[0].1
+                    || self
+                        .pairs()
+                        .any(|(workload, engine)| self.figures.median(workload, engine, metric).is_some())
             })
             .collect();
-        let names = columns.iter().map(|column| column.0).chain(["ratio", "A/A", "verdict"]);
+        let (first, others) = columns.split_at(1);
+        let name = |column: &&Column| column.0;
+        let names = first.iter().map(name).chain(["ratio", "A/A", "verdict"]).chain(others.iter().map(name));
         let rows: Vec<(String, Vec<Cell>)> =
             self.pairs().map(|(workload, engine)| self.overview_row(workload, engine, &columns)).collect();
         body.table("Medians by workload and engine", &headings("workload, engine", names), &rows);
@@ -170,16 +186,17 @@ impl Page<'_> {
     }
 
     fn overview_row(&self, workload: &str, engine: &str, columns: &[&Column]) -> (String, Vec<Cell>) {
-        let mut cells: Vec<Cell> = columns
-            .iter()
-            .map(|(_, metric, show)| cell(self.figures.median(workload, engine, metric), *show))
-            .collect();
+        let figure_of =
+            |(_, metric, show): &&Column| cell(self.figures.median(workload, engine, metric), *show);
+        let (first, others) = columns.split_at(1);
+        let mut cells: Vec<Cell> = first.iter().map(figure_of).collect();
         let ratio = self.figures.ratio_to(workload, engine, "ops_per_sec");
         let spread = self.figures.spread(workload, "ops_per_sec");
         cells.push(cell(ratio, |ratio| format!("{}×", figure(ratio))));
         cells.push(cell(spread, |spread| format!("{}×", figure(spread))));
         let verdict = ratio.map(|ratio| self.verdict(workload, ratio).to_owned());
         cells.push(Cell::Figure(verdict.unwrap_or_else(|| "-".into())));
+        cells.extend(others.iter().map(figure_of));
         (format!("{workload}, {engine}"), cells)
     }
 
@@ -321,9 +338,12 @@ impl Page<'_> {
                 ),
             );
         }
+        if !told.is_empty() {
+            both(body, &format!("pressure-{at}-key"), |sheet| sheet.pressure_key());
+        }
         for (nth, run) in told.into_iter().enumerate() {
             body.raw("<figure>\n<figcaption>\n");
-            body.element("p", &run.engine);
+            body.class("p", "name", &run.engine);
             body.raw("</figcaption>\n");
             both(body, &format!("pressure-{at}-{nth}"), |sheet| sheet.pressure(workload, run));
             body.raw("</figure>\n");
@@ -377,7 +397,7 @@ impl Page<'_> {
         for (nth, quantity) in told {
             let id = format!("lines-{at}-{nth}");
             body.raw("<div>\n");
-            body.raw(&Sheet { theme: Theme::Page, width: HALF, id: &id }.lines(workload, runs, quantity));
+            both_of(body, &id, HALF, |sheet| sheet.lines(workload, runs, quantity));
             body.raw("</div>\n");
         }
         body.raw("</div>\n</figure>\n");
@@ -411,7 +431,10 @@ impl Page<'_> {
         }
         body.element("h3", "Amplification");
         body.raw("<figure>\n<figcaption>\n");
-        body.paragraph("Shorter is better. Each group has a scale of its own.");
+        body.paragraph("Write: bytes written until the engine had settled, by bytes the user wrote. Read: bytes read by calls in the \
+             timed part, by bytes the user read. Space: bytes on disk once settled, by bytes of live entries. Shorter is \
+             better; each group has a scale of its own.",
+        );
         body.raw("</figcaption>\n");
         let title = format!("{workload}: amplification");
         both(body, &format!("amplification-{at}"), |sheet| sheet.bars(&title, &groups));
@@ -443,7 +466,7 @@ impl Page<'_> {
             if origin.command.is_empty() {
                 body.class("p", "muted", "The command was not recorded.");
             } else {
-                body.element("pre", &shell_words(&origin.command));
+                body.command(&shell_words(&origin.command));
             }
             match &origin.environment {
                 Some(environment) => {
@@ -462,7 +485,7 @@ impl Page<'_> {
         body.element("h3", "Options in effect");
         for engine in self.engines {
             if let Some(run) = self.figures.report.runs.iter().find(|run| run.engine == *engine) {
-                body.details(engine, |body| body.element("pre", &run.options));
+                body.details(engine, |body| body.literal(&run.options));
             }
         }
     }
@@ -484,7 +507,7 @@ impl Page<'_> {
 }
 
 /// The command as a shell takes it.
-fn shell_words(words: &[String]) -> String {
+fn shell_words(words: &[String]) -> Vec<String> {
     let quoted = |word: &String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%".contains(c);
         match word.is_empty() || !word.chars().all(is_plain) {
@@ -492,7 +515,7 @@ fn shell_words(words: &[String]) -> String {
             false => word.clone(),
         }
     };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    words.iter().map(quoted).collect()
 }
 
 fn environment_rows(environment: &Environment) -> Vec<(String, Vec<Cell>)> {
@@ -567,10 +590,10 @@ fn causes(run: &Run) -> String {
         let times = cause.count.filter(|times| *times > 0);
         match (times, seconds) {
             (Some(times), Some(seconds)) => {
-                parts.push(format!("{name} {times} times, {} s", figure(seconds)))
+                parts.push(format!("{name} {times} times, {}\u{a0}s", figure(seconds)))
             }
             (Some(times), None) => parts.push(format!("{name} {times} times")),
-            (None, Some(seconds)) => parts.push(format!("{name} {} s", figure(seconds))),
+            (None, Some(seconds)) => parts.push(format!("{name} {}\u{a0}s", figure(seconds))),
             (None, None) => {}
         }
     }

@@ -39,7 +39,13 @@ pub(super) fn bars(sheet: &Sheet<'_>, title: &str, groups: &[Group]) -> String {
         let end = values.map(clean).fold(0.0, f64::max);
         let end = if end > 0.0 { end } else { 1.0 };
         let x_of = |value: f64| left + room * (clean(value) / end).clamp(0.0, 1.0);
-        let (begin, step) = (top, if sheet.is_narrow() { BAR + 22.0 } else { BAR + 9.0 });
+        let step = if sheet.is_narrow() { BAR + 22.0 } else { BAR + 9.0 };
+        if let Some((low, high)) = group.equal.filter(|(low, high)| high > low) {
+            let (from, to) = (x_of(low), x_of(high));
+            let size = ((to - from).max(2.0), step * group.bars.len() as f64);
+            let title = "what counts as equal to the first: its own two runs lay as far apart";
+            svg.rect((from, top - 3.0), size, Paint::Gap, 0.35, title);
+        }
         for bar in &group.bars {
             let y = if sheet.is_narrow() { top + 16.0 } else { top };
             let told = format!("{}: {}", bar.engine, bar.label);
@@ -62,11 +68,6 @@ pub(super) fn bars(sheet: &Sheet<'_>, title: &str, groups: &[Group]) -> String {
                 svg.text((x, y + 12.0), SMALL, Anchor::Start, Paint::Muted, &label);
             }
             top += step;
-        }
-        if let Some((low, high)) = group.equal.filter(|(low, high)| high > low) {
-            let (from, to) = (x_of(low), x_of(high));
-            let title = "what counts as equal to the first: its own two runs lay as far apart";
-            svg.rect((from, begin), ((to - from).max(2.0), top - begin - 6.0), Paint::Gap, 0.3, title);
         }
         top += 8.0;
     }

@@ -3,7 +3,7 @@
 
 use super::Sheet;
 use super::axis::{Area, NORMAL, SMALL, fitted, trim};
-use super::svg::{Anchor, HEAT_STEPS, Paint, Svg};
+use super::svg::{Anchor, HEAT_STEPS, Paint, Svg, Theme};
 use super::timeline::{longest, time_scale};
 use crate::engine::{ShardLimits, ShardLook};
 use crate::result::{Run, Sample};
@@ -77,31 +77,40 @@ pub(super) fn pressure(sheet: &Sheet<'_>, workload: &str, run: &Run) -> String {
         _ => (160.0 / shards as f64).max(3.0),
     };
     let left = if sheet.is_narrow() { 34.0 } else { 76.0 };
-    let mut drawn = None;
+    let (mut drawn, mut words) = (None, Vec::new());
     for measure in &MEASURES {
-        let most = highest(run, None, measure);
-        let words = match most {
-            Some(most) => format!("{}: at most {} % of the limit", measure.0, trim(100.0 * most)),
-            None => format!("{}: the engine does not tell the limit", measure.0),
-        };
-        let words_of = fitted(&words, sheet.width, NORMAL);
-        svg.text((0.0, top + 14.0), NORMAL, Anchor::Start, Paint::Ink, &words_of);
-        top += 22.0;
-        if most.is_none_or(|most| most < WORTH_DRAWING) {
-            continue;
+        match highest(run, None, measure) {
+            None => words.push(format!("{}: the limit is not told", measure.0)),
+            Some(most) if most < WORTH_DRAWING => {
+                words.push(format!("{}: under 1 % of the limit", measure.0));
+            }
+            Some(most) => {
+                let words = format!("{}: at most {:.0} % of the limit", measure.0, 100.0 * most);
+                let words = fitted(&words, sheet.width, NORMAL);
+                svg.text((0.0, top + 14.0), NORMAL, Anchor::Start, Paint::Ink, &words);
+                let size = (sheet.width - left - 14.0, row * shards as f64);
+                let area = Area { left, top: top + 22.0, width: size.0, height: size.1 };
+                for shard in 0..shards {
+                    draw_row(&mut svg, run, (shard, measure), area, row, seconds);
+                }
+                top = area.bottom() + 8.0;
+                drawn = Some(area);
+            }
         }
-        let area = Area { left, top, width: sheet.width - left - 14.0, height: row * shards as f64 };
-        for shard in 0..shards {
-            draw_row(&mut svg, run, (shard, measure), area, row, seconds);
-        }
-        drawn = Some(area);
-        top += area.height + 12.0;
     }
     if let Some(area) = drawn {
-        Area { height: area.height + 2.0, ..area }.time_axis(&mut svg, time_scale(sheet, seconds), seconds);
+        let area = Area { height: area.height + 2.0, ..area };
+        area.time_axis(&mut svg, time_scale(sheet, seconds), seconds);
         top += 18.0;
     }
-    top = legend(sheet, &mut svg, top);
+    for words in words {
+        let words = fitted(&words, sheet.width, NORMAL);
+        svg.text((0.0, top + 14.0), NORMAL, Anchor::Start, Paint::Muted, &words);
+        top += 22.0;
+    }
+    if sheet.theme == Theme::File {
+        top = legend(sheet, &mut svg, top);
+    }
     let description = format!(
         "A row for each of {shards} shards, a panel for each of memtables, runs of level 0 and bytes to compact; the \
          darker, the nearer to the limit at which writes stop."
@@ -120,7 +129,11 @@ fn draw_row(
     let y = area.top + row * shard as f64;
     let labelled = (12.0 / row).ceil().max(1.0) as usize;
     if shard.is_multiple_of(labelled) {
-        let label = if area.left > 60.0 { format!("shard {shard}") } else { shard.to_string() };
+        let label = match area.left > 60.0 {
+            _ if run.shard_limits.len() == 1 => "all".to_owned(),
+            true => format!("shard {shard}"),
+            false => shard.to_string(),
+        };
         let at = (area.left - 7.0, y + row.max(10.0) - 2.5);
         svg.text(at, SMALL.min(row + 2.0).max(9.0), Anchor::End, Paint::Muted, &label);
     }
@@ -161,6 +174,13 @@ fn spans(run: &Run, shard: usize, measure: &Measure, columns_max: usize) -> Vec<
         from = to;
     }
     spans
+}
+
+/// The meaning of the colours; a page has it once for all engines.
+pub(super) fn key(sheet: &Sheet<'_>) -> String {
+    let mut svg = sheet.svg();
+    let height = legend(sheet, &mut svg, 0.0);
+    sheet.finish(svg, height, "Key of the heat maps", "From a little of the limit to all of it, in fifths.")
 }
 
 fn legend(sheet: &Sheet<'_>, svg: &mut Svg, top: f64) -> f64 {

@@ -21,6 +21,8 @@ type Shares = Vec<(f64, f64, f64)>;
 /// What held writes up, over time: a name and its shares of time.
 pub(crate) struct Lane {
     pub(crate) name: String,
+    /// Whether the engine counts it; else it was seen at the end of each span.
+    is_counted: bool,
     pub(crate) shares: Shares,
 }
 
@@ -46,14 +48,14 @@ pub(crate) fn lanes(run: &Run) -> Vec<Lane> {
     let of_cause = |name: &String| {
         let seconds = |sample: &Sample| sample.engine.stall_seconds_by_cause.get(name).copied();
         let added = |before: &Sample, after: &Sample| Some(seconds(after)? - seconds(before).unwrap_or(0.0));
-        Lane { name: name.clone(), shares: shares(run, added) }
+        Lane { name: name.clone(), is_counted: true, shares: shares(run, added) }
     };
     let of_door = |(name, door): (&str, Door)| {
         let is_it = |sample: &Sample| if sample.engine.door == Some(door) { 1.0 } else { 0.0 };
         let added = |before: &Sample, after: &Sample| {
             after.engine.door.map(|_| is_it(after) * (after.t_ms - before.t_ms) as f64 / 1e3)
         };
-        Lane { name: name.to_owned(), shares: shares(run, added) }
+        Lane { name: name.to_owned(), is_counted: false, shares: shares(run, added) }
     };
     let doors = [("delayed", Door::Delayed), ("stopped", Door::Stopped)];
     let all = names.into_iter().map(of_cause).chain(doors.into_iter().map(of_door));
@@ -87,7 +89,7 @@ pub(super) fn throughput(sheet: &Sheet<'_>, workload: &str, runs: &[&Run]) -> St
     let title = format!("{workload}: operations a second over time");
     let mut top = sheet.heading(&mut svg, &title);
     let seconds = longest(runs);
-    let (panel, left) = if sheet.is_narrow() { (104.0, 58.0) } else { (150.0, 76.0) };
+    let (panel, left) = if sheet.is_narrow() { (104.0, 66.0) } else { (150.0, 76.0) };
     let most = runs.iter().flat_map(|run| rates(run)).map(|(_, rate)| rate).fold(0.0, f64::max);
     let scale = Linear::reaching(most, if sheet.is_narrow() { 3.0 } else { 4.0 });
     for (index, run) in runs.iter().enumerate() {
@@ -132,12 +134,9 @@ fn run_heading(sheet: &Sheet<'_>, svg: &mut super::svg::Svg, run: &Run, index: u
     let share = 100.0 * gaps / clean(run.seconds).max(0.001);
     let stood = match run.stall.longest_gap_ms {
         Some(longest) if gaps > 0.0 => {
-            format!(
-                "no write completed for {} s ({} %), at most {} ms at a time",
-                trim(gaps),
-                trim(share),
-                trim(longest)
-            )
+            let no_write = if sheet.is_narrow() { "no write for" } else { "no write completed for" };
+            let (gaps, share, longest) = (trim(gaps), trim(share), trim(longest));
+            format!("{no_write} {gaps} s ({share} %), at most {longest} ms at once")
         }
         _ => "no gap of 10 ms or more between writes".into(),
     };
@@ -162,6 +161,10 @@ fn shade_gaps(svg: &mut super::svg::Svg, run: &Run, area: Area, seconds: f64) {
 fn draw_lanes(svg: &mut super::svg::Svg, run: &Run, area: Area, seconds: f64) -> Area {
     let mut whole = area;
     for (index, lane) in lanes(run).iter().enumerate() {
+        // The first keeps away from the figure at the foot of the axis.
+        if index == 0 {
+            whole.height += 4.0;
+        }
         let base = whole.bottom() + 4.0 + LANE;
         let name = fitted(&lane.name, area.left - 8.0, SMALL);
         svg.text((area.left - 7.0, base - 3.0), SMALL, Anchor::End, Paint::Muted, &name);
@@ -173,13 +176,11 @@ fn draw_lanes(svg: &mut super::svg::Svg, run: &Run, area: Area, seconds: f64) ->
             let x = area.x(from / 1e3 / seconds);
             let width = (area.x(to / 1e3 / seconds) - x).max(1.0);
             let height = (LANE * share).max(2.0);
-            let title = format!(
-                "{} to {} s: {} for {:.0} ms",
-                trim(from / 1e3),
-                trim(to / 1e3),
-                lane.name,
-                share * (to - from)
-            );
+            let span = format!("{} to {} s", trim(from / 1e3), trim(to / 1e3));
+            let title = match lane.is_counted {
+                true => format!("{span}: {} for {:.0} ms", lane.name, share * (to - from)),
+                false => format!("{span}: seen {}", lane.name),
+            };
             svg.rect((x, base - height), (width, height), Paint::Cause(cause_index(&lane.name)), 1.0, &title);
         }
         whole.height += LANE + 4.0;
