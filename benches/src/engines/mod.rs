@@ -10,6 +10,7 @@ mod rocksdb;
 #[allow(unsafe_code)] // Calls through the C interface.
 mod rocksdb_ffi;
 mod rocksdb_stats;
+mod shard_looks;
 mod spec;
 
 use crate::config::EngineOptions;
