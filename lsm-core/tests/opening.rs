@@ -298,6 +298,8 @@ fn use_in_child(db: &Db, iter: dialsm_core::DbIterator, env: &Arc<dyn dialsm_io:
         db.close().err(),
         Db::open(env.clone(), path, tiny()).err(),
         Db::open(env.clone(), &other, tiny()).err(),
+        // Nor with an environment of its own, while the parent has a database open.
+        Db::open(OsEnv::new(), &other, tiny()).err(),
         Db::destroy(&**env, path).err(),
         Db::destroy(&**env, &other).err(),
     ];
