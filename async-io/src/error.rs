@@ -143,13 +143,12 @@ impl Error {
     }
 
     /// Wraps an error of the operating system met while doing `what` on `path`. A full device,
-    /// a spent quota, a missing file and one where a directory should be get kinds of their own.
+    /// a spent quota and a missing file get kinds of their own.
     pub fn io(error: &std::io::Error, what: &str, path: &Path) -> Error {
         let kind = match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => ErrorKind::NoSpace,
             Some(libc::ENOENT) => ErrorKind::NotFound,
             Some(libc::EEXIST) => ErrorKind::AlreadyExists,
-            Some(libc::ENOTDIR) => ErrorKind::InvalidArgument,
             Some(libc::EROFS | libc::EACCES | libc::EPERM) => ErrorKind::ReadOnly,
             _ => ErrorKind::Io,
         };
@@ -186,6 +185,11 @@ impl Error {
     /// Whether the same call may succeed later by itself: the disk is full, or no file descriptor is left.
     pub fn is_passing(&self) -> bool {
         self.kind() == ErrorKind::NoSpace || is_out_of_descriptors(self.os_code())
+    }
+
+    /// Whether something stands where a directory should be, or should not yet be anything.
+    pub fn is_in_the_way(&self) -> bool {
+        self.kind() == ErrorKind::AlreadyExists || self.os_code() == Some(libc::ENOTDIR)
     }
 
     /// What the caller should do about it.

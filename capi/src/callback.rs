@@ -26,20 +26,15 @@ use dialsm_capi_logic::{
 };
 use dialsm_core::merge_operator;
 
-/// Frees the state of a callback object, when nothing uses it any more.
+/// [`callback::Destroy`], whose words stand in the header, or NULL.
 pub type Destroy = Option<unsafe extern "C" fn(state: *mut c_void)>;
 
-/// The order of two keys, as memcmp() says it: below 0 where `a` comes before `b`, 0 where they are equal, above 0 where
-/// `a` comes after `b`. By how much does not matter. It can't fail.
+/// [`callback::Compare`], whose words stand in the header, or NULL.
 pub type Compare = Option<
     unsafe extern "C" fn(state: *mut c_void, a: *const u8, a_len: usize, b: *const u8, b_len: usize) -> c_int,
 >;
 
-/// Makes the value of `key` of its base and of operands, oldest first: at least one, `operands[i]` with `operand_lens[i]`
-/// bytes. `base` is NULL where there is no value below the operands (`base_len` is 0 then, as for an empty value, which
-/// is not NULL). The value goes to `result`, which is valid within the call only, by dialsm_merge_result_set() or
-/// dialsm_merge_result_append(). Returns any number but 0 where it made one. 0, or 1 without a result, is a failure:
-/// the key can't be read then (DIALSM_CALLBACK), and nothing of it is lost.
+/// [`callback::FullMerge`], whose words stand in the header, or NULL.
 pub type FullMerge = Option<
     unsafe extern "C" fn(
         state: *mut c_void,
@@ -54,8 +49,7 @@ pub type FullMerge = Option<
     ) -> c_int,
 >;
 
-/// Makes one operand that stands for several, at least two, oldest first, and gives it to `result` as a full merge does.
-/// What is older is not shown. Returns 0 where there is no such operand, which is never wrong: they stay as they are.
+/// [`callback::PartialMerge`], whose words stand in the header, or NULL.
 pub type PartialMerge = Option<
     unsafe extern "C" fn(
         state: *mut c_void,
@@ -68,9 +62,7 @@ pub type PartialMerge = Option<
     ) -> c_int,
 >;
 
-/// Says where in `key` its prefix begins and how long it is: `*prefix_start` (0 where it is not set) and `*prefix_len`
-/// are bytes, and together at most `key_len`, else the read or job fails with DIALSM_CALLBACK. A prefix may be empty.
-/// Returns any number but 0 where the key has one, and 0 where it has none.
+/// [`callback::Extract`], whose words stand in the header, or NULL.
 pub type Extract = Option<
     unsafe extern "C" fn(
         state: *mut c_void,

@@ -122,13 +122,12 @@ pub(crate) fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
         }
         missing.push(ancestor);
     }
-    fs.create_dir_all(dir).map_err(|error| match error.kind() {
-        // Under either name.
-        ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => {
-            let text = "a file stands where the database's directory, or one above it, should be";
-            Error::invalid(text).at_path(dir).with_os_code(error.os_code())
+    fs.create_dir_all(dir).map_err(|error| {
+        if !error.is_in_the_way() {
+            return error;
         }
-        _ => error,
+        let text = "a file stands where the database's directory, or one above it, should be";
+        Error::invalid(text).at_path(dir).with_os_code(error.os_code())
     })?;
     missing.iter().rev().try_for_each(|ancestor| fs.sync_dir(&parent_dir(ancestor)))
 }

@@ -9,13 +9,12 @@ mod direct;
 pub(crate) mod lock;
 mod sys;
 
-use std::collections::VecDeque;
 use std::fs::{DirBuilder, File as StdFile, OpenOptions as StdOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -25,33 +24,41 @@ use crate::error::{Error, Result, is_out_of_descriptors};
 /// The file system of the operating system.
 #[derive(Debug, Default)]
 pub struct OsFs {
-    /// Directories synced last, kept open: a directory must still be synced when the process has no descriptor left
-    /// for it, since what was made in it can't be taken back.
-    dirs: Mutex<VecDeque<(PathBuf, StdFile)>>,
+    /// Directories in which a lock is held, kept open by that lock: they must still be synced when the process has no
+    /// descriptor left for it, since what was made in them can't be taken back.
+    locked_dirs: Mutex<Vec<(PathBuf, Weak<StdFile>)>>,
 }
 
-/// Directories that are kept open at most; a database has one, and one for each of its `shard_dirs`.
-const DIRS_KEPT_MAX: usize = 16;
+/// A lock for writing, and the directory that it is in.
+struct DirLock {
+    _lock: lock::OsLock,
+    _dir: Option<Arc<StdFile>>,
+}
+
+impl FileLock for DirLock {}
 
 impl OsFs {
-    /// A handle on it. Holds descriptors of the directories that are synced through it, until it is dropped.
+    /// A handle on it, for one environment.
     pub fn new() -> Arc<OsFs> {
         Arc::default()
     }
 
-    fn keep_dir(&self, path: &Path, dir: StdFile) {
-        let mut dirs = self.dirs.lock();
-        dirs.retain(|(kept, _)| kept != path);
-        dirs.push_back((path.to_path_buf(), dir));
-        if dirs.len() > DIRS_KEPT_MAX {
-            dirs.pop_front();
-        }
+    /// Keeps the directory of a lock open as long as the result is there; without one it has to do.
+    fn keep_dir_of(&self, lock: &Path) -> Option<Arc<StdFile>> {
+        let path = lock.parent()?;
+        let dir = Arc::new(open_dir(path).ok()?);
+        let mut dirs = self.locked_dirs.lock();
+        dirs.retain(|(_, kept)| kept.strong_count() > 0);
+        dirs.push((path.to_path_buf(), Arc::downgrade(&dir)));
+        Some(dir)
     }
 
-    /// Syncs the directory by a descriptor from before; `error` is why there is no other.
-    fn sync_kept_dir(&self, path: &Path, error: io::Error) -> io::Result<()> {
-        let dirs = self.dirs.lock();
-        let Some((_, dir)) = dirs.iter().find(|(kept, _)| kept == path) else { return Err(error) };
+    /// Syncs a directory by the descriptor that its lock keeps; `error` is why there is no other.
+    fn sync_locked_dir(&self, path: &Path, error: io::Error) -> io::Result<()> {
+        let dirs = self.locked_dirs.lock();
+        let dir = dirs.iter().filter(|(kept, _)| kept == path).find_map(|(_, dir)| dir.upgrade());
+        drop(dirs);
+        let Some(dir) = dir else { return Err(error) };
         // Another one may stand there by now.
         let (kept, named) = (dir.metadata()?, std::fs::metadata(path)?);
         if (kept.dev(), kept.ino()) != (named.dev(), named.ino()) {
@@ -59,6 +66,10 @@ impl OsFs {
         }
         dir.sync_all()
     }
+}
+
+fn open_dir(path: &Path) -> io::Result<StdFile> {
+    StdOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)
 }
 
 /// Runs a call again as long as a signal interrupts it. Calls on names are interrupted on network
@@ -134,17 +145,20 @@ impl Fs for OsFs {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        let dir = StdOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path);
-        let synced = match dir {
-            Ok(dir) => dir.sync_all().map(|()| self.keep_dir(path, dir)),
-            Err(e) if is_out_of_descriptors(e.raw_os_error()) => self.sync_kept_dir(path, e),
+        let synced = match open_dir(path) {
+            Ok(dir) => dir.sync_all(),
+            Err(e) if is_out_of_descriptors(e.raw_os_error()) => self.sync_locked_dir(path, e),
             Err(e) => Err(e),
         };
         synced.map_err(|e| Error::io(&e, "sync directory", path))
     }
 
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn FileLock>> {
-        Ok(Box::new(lock::acquire(path, mode)?))
+        let lock = lock::acquire(path, mode)?;
+        match mode {
+            LockMode::Shared => Ok(Box::new(lock)),
+            LockMode::Exclusive => Ok(Box::new(DirLock { _lock: lock, _dir: self.keep_dir_of(path) })),
+        }
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {

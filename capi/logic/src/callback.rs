@@ -16,14 +16,19 @@ use dialsm::key::{Comparator, KEY_BYTES_MAX, UserComparator, VALUE_BYTES_MAX};
 use dialsm::{Error, MergeOperator, PrefixExtractor, Result, UserPrefixExtractor};
 use dialsm_core::prefix::{Refusal, check_user_name};
 
-/// Frees the state of a callback object.
+/// Frees the state of a callback object, when nothing uses it any more.
 pub type Destroy = unsafe extern "C" fn(state: *mut c_void);
 
-/// The order of two keys.
+/// The order of two keys, as memcmp() says it: below 0 where `a` comes before `b`, 0 where they are equal, above 0 where
+/// `a` comes after `b`. By how much does not matter. It can't fail.
 pub type Compare =
     unsafe extern "C" fn(state: *mut c_void, a: *const u8, a_len: usize, b: *const u8, b_len: usize) -> c_int;
 
-/// Makes a value of a base and operands.
+/// Makes the value of `key` of its base and of operands, oldest first: at least one, `operands[i]` with `operand_lens[i]`
+/// bytes. `base` is NULL where there is no value below the operands (`base_len` is 0 then, as for an empty value, which
+/// is not NULL). The value goes to `result`, which is valid within the call only, by dialsm_merge_result_set() or
+/// dialsm_merge_result_append(). Returns any number but 0 where it made one. 0, or 1 without a result, is a failure:
+/// the key can't be read then (DIALSM_CALLBACK), and nothing of it is lost.
 pub type FullMerge = unsafe extern "C" fn(
     state: *mut c_void,
     key: *const u8,
@@ -36,7 +41,8 @@ pub type FullMerge = unsafe extern "C" fn(
     result: *mut MergeResult,
 ) -> c_int;
 
-/// Makes one operand of several.
+/// Makes one operand that stands for several, at least two, oldest first, and gives it to `result` as a full merge does.
+/// What is older is not shown. Returns 0 where there is no such operand, which is never wrong: they stay as they are.
 pub type PartialMerge = unsafe extern "C" fn(
     state: *mut c_void,
     key: *const u8,
@@ -47,7 +53,9 @@ pub type PartialMerge = unsafe extern "C" fn(
     result: *mut MergeResult,
 ) -> c_int;
 
-/// Finds the prefix of a key.
+/// Says where in `key` its prefix begins and how long it is: `*prefix_start` (0 where it is not set) and `*prefix_len`
+/// are bytes, and together at most `key_len`: else scans that need the prefix fail with DIALSM_CALLBACK, and tables are
+/// written without prefixes. A prefix may be empty. Returns any number but 0 where the key has one, and 0 where it has none.
 pub type Extract = unsafe extern "C" fn(
     state: *mut c_void,
     key: *const u8,

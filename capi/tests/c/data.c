@@ -219,6 +219,25 @@ void test_batches(void)
         if (dialsm_batch_create_from_data(data, cut, &copy, status) == DIALSM_OK)
             dialsm_batch_free(copy);
 
+    /* An iterator shows what was there before a batch took it away, and goes on when the batch is gone. */
+    dialsm_iter_t *iter;
+    OK(dialsm_iter_create(db, NULL, NULL, &iter, status));
+    OK(dialsm_iter_seek_to_first(iter, status));
+    CHECK(IS(dialsm_iter_key(iter, &len), "k"));
+    dialsm_batch_clear(batch);
+    OK(dialsm_batch_delete_range(batch, NULL, DIALSM_STR("a"), DIALSM_STR("z"), status));
+    OK(dialsm_write(db, NULL, batch, status));
+    dialsm_batch_free(batch);
+    CHECK(has(db, NULL, NULL, "k", NULL));
+    CHECK(IS(dialsm_iter_value(iter, &len), "v"));
+    OK(dialsm_iter_next(iter, status));
+    CHECK(IS(dialsm_iter_key(iter, &len), "m") && IS(dialsm_iter_value(iter, &len), "1,1,1"));
+    OK(dialsm_iter_next(iter, status));
+    OK(dialsm_iter_next(iter, status));
+    CHECK(!dialsm_iter_valid(iter));
+    dialsm_iter_free(iter);
+    batch = dialsm_batch_create();
+
     /* Of a keyspace that is gone nothing is written, and of the rest of the batch neither. */
     OK(dialsm_keyspace_drop(db, other, status));
     dialsm_batch_clear(batch);

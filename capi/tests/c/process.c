@@ -239,7 +239,7 @@ static void test_paths(void)
     CHECK(strstr(dialsm_status_message(status), "a file stands where") != NULL);
     CHECK(strcmp(dialsm_status_file(status), path) == 0);
     FAILS(DIALSM_NOT_FOUND, dialsm_open_read_only(TEXT(path), NULL, &db, status));
-    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_destroy(TEXT(path), status));
+    FAILS(DIALSM_IO, dialsm_destroy(TEXT(path), status));
     struct stat found;
     CHECK(stat(path, &found) == 0 && found.st_size == 4);
     strcat(path, "/below");
@@ -278,6 +278,16 @@ static void test_descriptors(void)
     OK(dialsm_flush(db, NULL, NULL, status));
     CHECK(has(db, NULL, NULL, "before", "v") && has(db, NULL, NULL, "after", "v"));
     CHECK(has(db, NULL, NULL, "during", NULL));
+
+    /* With one the table can be made, and its name is synced without another. */
+    lowest = dup(0);
+    CHECK(lowest >= 0 && close(lowest) == 0);
+    none.rlim_cur = (rlim_t)lowest + 1;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    put(db, "last", "v");
+    OK(dialsm_flush(db, NULL, NULL, status));
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(has(db, NULL, NULL, "last", "v"));
     OK(dialsm_verify(db, NULL, NULL, NULL, status));
     close_and_free(db);
 }

@@ -369,7 +369,11 @@ impl TableWriter {
             Comparator::ReverseBytewise => next[shared..].first().cmp(&last[shared..].first()),
             custom => custom.compare(last, next),
         };
+        let is_same_key = order.is_eq() && last == next;
         let order = order.then_with(|| key::trailer_of(internal).cmp(&key::trailer_of(&self.last_key)));
+        if order != Ordering::Less && is_same_key {
+            return Err(Error::new(ErrorKind::Internal, "a table was given entries of a key out of order"));
+        }
         if order != Ordering::Less {
             let text = "a table was given keys out of order";
             return Err(out_of_order(&self.comparator, ErrorKind::Internal, text));
