@@ -43,6 +43,7 @@ pub use snapshot::{
     ShardMetrics, TreeGauges, TreeMetrics,
 };
 
+use crate::table::ReadStats;
 use values::values;
 
 /// Levels that are counted apart; a deeper one would count as the last.
@@ -331,7 +332,7 @@ struct GetsOfShards([AtomicU64; 16]);
 
 /// The counters of one database.
 pub struct Metrics {
-    shards: Box<[Shard]>,
+    shards: Box<[Shard; SHARDS]>,
     of_shards: Box<[OfShard]>,
     /// As many lines for each shard of counters as it takes for all shards of the keyspaces.
     gets_of_shards: Box<[GetsOfShards]>,
@@ -373,6 +374,62 @@ pub(crate) fn shard_index() -> usize {
     (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SHARDS.trailing_zeros())) as usize
 }
 
+/// A thread's share of the counters. Finding it costs more than adding to it.
+#[derive(Clone, Copy)]
+pub struct Mine<'a>(&'a Shard);
+
+impl Mine<'_> {
+    #[inline(always)]
+    fn add_at(self, cell: usize, n: u64) {
+        if ENABLED {
+            self.0.0[cell].fetch_add(n, Relaxed);
+        }
+    }
+
+    /// As [`Metrics::add`].
+    #[inline(always)]
+    pub fn add(self, counter: Counter, n: u64) {
+        self.add_at(counter as usize, n);
+    }
+
+    /// As [`Metrics::add_level`].
+    #[inline(always)]
+    pub fn add_level(self, counter: LevelCounter, level: usize, n: u64) {
+        self.add_at(COUNTERS + level.min(LEVELS - 1) * LEVEL_COUNTERS + counter as usize, n);
+    }
+
+    /// As [`Metrics::count_call`].
+    #[inline(always)]
+    pub fn count_call(self, counter: Counter) -> bool {
+        ENABLED && self.0.0[counter as usize].fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY)
+    }
+
+    /// Counts what reads have cost. What is mostly nothing is looked at only where it can be something.
+    #[inline]
+    pub fn add_reads(self, reads: &ReadStats) {
+        if !ENABLED {
+            return;
+        }
+        if reads.block_cache_hits > 0 {
+            self.add(Counter::BlockCacheHits, reads.block_cache_hits);
+        }
+        if reads.blocks_read > 0 {
+            self.add(Counter::BlockCacheMisses, reads.blocks_read);
+            self.add(Counter::BatchedReads, reads.blocks_batched);
+            self.add(Counter::BlockReadBytes, reads.bytes_read);
+        }
+        if reads.filter_checked > 0 {
+            self.add(Counter::FilterChecked, reads.filter_checked);
+            if reads.filter_useful > 0 {
+                self.add(Counter::FilterUseful, reads.filter_useful);
+            }
+            if reads.filter_false_positives > 0 {
+                self.add(Counter::FilterFalsePositives, reads.filter_false_positives);
+            }
+        }
+    }
+}
+
 impl Metrics {
     /// All counters at zero, of a database with one shard.
     pub fn new() -> Metrics {
@@ -388,8 +445,9 @@ impl Metrics {
             stalls: std::array::from_fn(|_| [zero(), zero()]),
         };
         let lines = if count > 1 { SHARDS * count.div_ceil(16) } else { 0 };
+        let shards: Box<[Shard]> = (0..SHARDS).map(|_| Shard([const { AtomicU64::new(0) }; CELLS])).collect();
         Metrics {
-            shards: (0..SHARDS).map(|_| Shard([const { AtomicU64::new(0) }; CELLS])).collect(),
+            shards: shards.try_into().unwrap_or_else(|_| unreachable!("so many were just made")),
             of_shards: (0..count).map(of_shard).collect(),
             gets_of_shards: (0..lines).map(|_| GetsOfShards(std::array::from_fn(|_| zero()))).collect(),
             group_ops: Histogram::new(),
@@ -404,46 +462,35 @@ impl Metrics {
         }
     }
 
+    /// This thread's share of the counters, to add to several of them.
     #[inline]
-    fn add_at(&self, cell: usize, n: u64) {
-        if ENABLED {
-            self.shards[shard_index()].0[cell].fetch_add(n, Relaxed);
-        }
+    pub fn mine(&self) -> Mine<'_> {
+        Mine(&self.shards[if ENABLED { shard_index() } else { 0 }])
     }
 
     /// Adds `n` to a counter.
     #[inline]
     pub fn add(&self, counter: Counter, n: u64) {
-        self.add_at(counter as usize, n);
+        self.mine().add(counter, n);
     }
 
     /// Adds 1 to a counter of calls; true for the one in [`SAMPLE_EVERY`] that is to be timed.
     #[inline]
     pub fn count_call(&self, counter: Counter) -> bool {
-        ENABLED
-            && self.shards[shard_index()].0[counter as usize]
-                .fetch_add(1, Relaxed)
-                .is_multiple_of(SAMPLE_EVERY)
+        self.mine().count_call(counter)
     }
 
     /// Adds several counts at once, finding the thread's shard only once. Zeros cost nothing.
     #[inline]
     pub fn add_all(&self, counts: &[(Counter, u64)]) {
-        if !ENABLED {
-            return;
-        }
-        let shard = &self.shards[shard_index()];
-        for (counter, n) in counts {
-            if *n != 0 {
-                shard.0[*counter as usize].fetch_add(*n, Relaxed);
-            }
-        }
+        let mine = self.mine();
+        counts.iter().filter(|(_, n)| *n != 0).for_each(|(counter, n)| mine.add(*counter, *n));
     }
 
     /// Adds `n` to a counter of `level`.
     #[inline]
     pub fn add_level(&self, counter: LevelCounter, level: usize, n: u64) {
-        self.add_at(COUNTERS + level.min(LEVELS - 1) * LEVEL_COUNTERS + counter as usize, n);
+        self.mine().add_level(counter, level, n);
     }
 
     /// Adds `n` to a counter of a shard of the keyspaces; not for [`ShardCounter::Gets`].

@@ -429,6 +429,30 @@ fn a_scan_tells_what_it_has_cost() {
     assert_eq!(u64::from(scan.context().tables), tables);
 }
 
+/// docs/METRICS.md against what a real database exports.
+#[test]
+fn the_document_lists_what_is_exported() {
+    let db = still(Options { shards: 2, router: Some(HashRouter::object()), ..tiny() });
+    let text = db.metrics().to_prometheus();
+    assert_eq!(
+        db.property("dialsm.stats-prometheus").map(|text| text.lines().count()),
+        Some(text.lines().count())
+    );
+    let exported: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
+    let document = std::fs::read_to_string(path).expect("docs/METRICS.md is there");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
+    let listed: Vec<String> = rows
+        .map(|row| {
+            let mut cells = row.split('|').map(str::trim);
+            let name = cells.next().expect("a name").trim_end_matches('`');
+            format!("{name} {}", cells.next().expect("a type"))
+        })
+        .collect();
+    assert_eq!(listed, exported);
+    assert!(listed.len() > 100);
+}
+
 /// What is counted by shard, and what trees say of themselves, adds up to the whole.
 #[test]
 fn shards_and_trees_add_up_to_the_whole() {
