@@ -402,7 +402,7 @@ fn contexts_and_metrics_agree() {
         if shards == 1 {
             // A look-up through a clue asks tables of its fallback, which are no level's of its tree.
             for level in 0..after.levels.len() {
-                let tables = after.levels[level].get_tables - before.levels[level].get_tables;
+                let tables = after.levels[level].get_tables() - before.levels[level].get_tables();
                 assert_eq!(tables, u64::from(context.level_tables[level]));
             }
         }

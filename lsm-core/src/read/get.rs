@@ -85,9 +85,16 @@ pub(crate) fn get(
     context: Option<&mut ReadContext>,
 ) -> Result<Option<Slice>> {
     let watch = Watch::begin(&space.comparator);
-    let ask = Ask::new(engine, space, view, space.primary(key), seqno, options);
+    let tree = match &space.trees[..] {
+        [only] => only,
+        _ => {
+            let tree = space.primary(key);
+            engine.metrics.add_get_of_shard(tree.id.shard);
+            tree
+        }
+    };
+    let ask = Ask::new(engine, space, view, tree, seqno, options);
     let since = ask.mine.count_call(Counter::Gets).then(|| engine.env.now());
-    engine.metrics.add_get_of_shard(ask.tree.id.shard);
     let mut cost = ReadContext::default();
     let found = walk(&ask, key, &mut Lookup::new(), &mut cost, &mut Direct);
     ask.mine.add_reads(&cost.blocks);
@@ -325,11 +332,10 @@ fn ask_table<A: Access>(
     let found = access.look(ask, &reader, key, seqno, &mut context.blocks)?;
     // Not counted where it waits, for it will be asked again.
     context.note_table(level);
-    ask.mine.add_level(LevelCounter::GetTables, level, 1);
-    if let Some(found) = found.filter(|found| found.seqno >= cover) {
-        if chain.is_none() {
-            ask.mine.add_level(LevelCounter::GetHits, level, 1);
-        }
+    let found = found.filter(|found| found.seqno >= cover);
+    let is_hit = found.is_some() && chain.is_none();
+    ask.mine.add_level(if is_hit { LevelCounter::GetHits } else { LevelCounter::GetPasses }, level, 1);
+    if let Some(found) = found {
         let cursor = || (reader.iter(iter_spec(&ask.spec)), cover);
         let at = (found.seqno, found.kind);
         if let Some(end) = meet(chain, ask, key, at, || found.value, cursor, context)? {
