@@ -279,7 +279,7 @@ impl Db {
     /// `Corruption` with file and offset, `Io`, `Closed`, `TimedOut` past the options' deadline. For a
     /// key with operands, `Callback` if the merge operator fails, `InvalidArgument` without one.
     pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Slice>> {
-        self.get_with_context(options, key, &mut ReadContext::default())
+        self.get_from(&self.engine().space, options, key, None)
     }
 
     /// As [`Db::get`], adding to `context` what the read cost.
@@ -292,7 +292,7 @@ impl Db {
         key: &[u8],
         context: &mut ReadContext,
     ) -> Result<Option<Slice>> {
-        self.get_from(&self.engine().space, options, key, context)
+        self.get_from(&self.engine().space, options, key, Some(context))
     }
 
     fn get_from(
@@ -300,14 +300,12 @@ impl Db {
         space: &Space,
         options: &ReadOptions,
         key: &[u8],
-        context: &mut ReadContext,
+        context: Option<&mut ReadContext>,
     ) -> Result<Option<Slice>> {
         let engine = self.engine();
         engine.check_open()?;
         engine.check_deadline(options.deadline)?;
-        let since = engine.metrics.count_call(Counter::Gets).then(|| engine.env.now());
-        let before = context.blocks;
-        let result = match &options.snapshot {
+        match &options.snapshot {
             Some(snapshot) => {
                 self.check_snapshot(snapshot)?;
                 let view = space.view();
@@ -319,12 +317,7 @@ impl Db {
                 engine.check_keyspace(space)?;
                 get::get(engine, space, &view, key, seqno, options, context)
             }
-        };
-        engine.note_blocks(&before, &context.blocks);
-        if let Some(since) = since {
-            engine.metrics.get_ns.record(engine.env.now() - since);
         }
-        result
     }
 
     /// The values of several keys, in their order, all read from one view. Blocks that have to come from
@@ -333,7 +326,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`], for the first of the keys that fails.
     pub fn multi_get(&self, options: &ReadOptions, keys: &[&[u8]]) -> Result<Vec<Option<Slice>>> {
-        self.multi_get_with_context(options, keys, &mut ReadContext::default())
+        self.multi_get_from(&self.engine().space, options, keys, None)
     }
 
     /// As [`Db::multi_get`], adding to `context` what the reads cost together.
@@ -346,7 +339,7 @@ impl Db {
         keys: &[&[u8]],
         context: &mut ReadContext,
     ) -> Result<Vec<Option<Slice>>> {
-        self.multi_get_from(&self.engine().space, options, keys, context)
+        self.multi_get_from(&self.engine().space, options, keys, Some(context))
     }
 
     fn multi_get_from(
@@ -354,11 +347,11 @@ impl Db {
         space: &Space,
         options: &ReadOptions,
         keys: &[&[u8]],
-        context: &mut ReadContext,
+        context: Option<&mut ReadContext>,
     ) -> Result<Vec<Option<Slice>>> {
         let engine = self.engine();
         engine.check_open()?;
-        let before = context.blocks;
+        let mut cost = ReadContext::default();
         let (view, visible) = space.view_at_visible(engine.commit.visible());
         engine.check_keyspace(space)?;
         let seqno = match &options.snapshot {
@@ -368,9 +361,13 @@ impl Db {
             }
             None => visible,
         };
-        let values = multi_get::multi_get(engine, space, &view, keys, seqno, options, context);
-        engine.metrics.add(Counter::Gets, keys.len() as u64);
-        engine.note_blocks(&before, &context.blocks);
+        let values = multi_get::multi_get(engine, space, &view, keys, seqno, options, &mut cost);
+        let mine = engine.metrics.mine();
+        mine.add(Counter::Gets, keys.len() as u64);
+        mine.add_reads(&cost.blocks);
+        if let Some(context) = context {
+            context.add(&cost);
+        }
         values
     }
 

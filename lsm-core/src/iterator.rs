@@ -323,6 +323,6 @@ impl Drop for DbIterator {
             (Counter::IteratorSkips, skips),
             (Counter::RangeJumps, stats.range_jumps),
         ]);
-        engine.note_blocks(&ReadStats::default(), &self.inner.read_stats());
+        engine.metrics.mine().add_reads(&self.inner.read_stats());
     }
 }

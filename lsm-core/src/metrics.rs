@@ -15,9 +15,9 @@
 //! Two kinds of shards meet here: those above, of counters, which keep threads apart, and those of a keyspace. The
 //! second kind is told apart by its place, summed over keyspaces, so that dropping one takes no count away.
 //!
-//! One in [`SAMPLE_EVERY`] look-ups and writes is timed: reading the clock twice would cost as much as a fortieth of a
-//! cached look-up. Which one is decided by the count of calls, so that it costs nothing to decide. Stalls, syncs and
-//! jobs are timed each.
+//! One in [`SAMPLE_EVERY`] look-ups and writes is timed: two readings of the clock would cost each more than all that is
+//! counted of it. Which one is decided by the count of calls, so that it costs nothing to decide (look-ups of several
+//! keys move that count on, too, and are not timed). Stalls, syncs and jobs are timed each.
 //!
 //! `--cfg dialsm_no_metrics` leaves all recording out, to measure what it costs (docs/BENCHMARKS.md). Some decisions
 //! go by counters (`compaction/patience.rs`), so it is no way to run a database.
@@ -43,9 +43,10 @@ pub use snapshot::{
     ShardMetrics, TreeGauges, TreeMetrics,
 };
 
+use crate::table::ReadStats;
 use values::values;
 
-/// Levels that are counted apart; a deeper one would count as the last.
+/// Levels, all of which are counted apart.
 pub const LEVELS: usize = 7;
 
 /// Copies of the counters; a power of two. 16 copies keep the threads of a small machine apart
@@ -208,10 +209,10 @@ counters! {
     /// The counts of one level. Compactions count at the level they write to; as drains at the one they come from.
     struct LevelCounters;
 
-    /// Tables of this level that point look-ups asked, those included that their filter spared a look.
-    GetTables = get_tables,
     /// Point look-ups answered by a table of this level.
     GetHits = get_hits,
+    /// Tables of this level that point look-ups asked without an end, those included that their filter spared a look.
+    GetPasses = get_passes,
     /// Compactions into this level.
     Compactions = compactions,
     /// Bytes of the input tables of compactions into this level.
@@ -310,11 +311,27 @@ const COUNTERS: usize = Counter::ALL.len();
 const LEVEL_COUNTERS: usize = LevelCounter::ALL.len();
 const SHARD_COUNTERS: usize = ShardCounter::ALL.len();
 const CAUSES: usize = StallCause::ALL.len();
-const CELLS: usize = COUNTERS + LEVEL_COUNTERS * LEVELS;
 
 /// All counters once, on cache lines of their own (two, as processors fetch them in pairs).
 #[repr(align(128))]
-struct Shard([AtomicU64; CELLS]);
+struct Shard {
+    cells: [AtomicU64; COUNTERS],
+    levels: [[AtomicU64; LEVEL_COUNTERS]; LEVELS],
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        let zero = |_| AtomicU64::new(0);
+        Shard { cells: std::array::from_fn(zero), levels: std::array::from_fn(|_| std::array::from_fn(zero)) }
+    }
+}
+
+impl LevelCounters {
+    /// Tables of this level that point look-ups asked.
+    pub fn get_tables(&self) -> u64 {
+        self.get_hits + self.get_passes
+    }
+}
 
 /// The counts of one shard of the keyspaces.
 #[repr(align(128))]
@@ -331,7 +348,7 @@ struct GetsOfShards([AtomicU64; 16]);
 
 /// The counters of one database.
 pub struct Metrics {
-    shards: Box<[Shard]>,
+    shards: Box<[Shard; SHARDS]>,
     of_shards: Box<[OfShard]>,
     /// As many lines for each shard of counters as it takes for all shards of the keyspaces.
     gets_of_shards: Box<[GetsOfShards]>,
@@ -373,6 +390,59 @@ pub(crate) fn shard_index() -> usize {
     (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SHARDS.trailing_zeros())) as usize
 }
 
+/// A thread's share of the counters. Finding it costs more than adding to it.
+#[derive(Clone, Copy)]
+pub struct Mine<'a>(&'a Shard);
+
+impl Mine<'_> {
+    /// As [`Metrics::add`].
+    #[inline(always)]
+    pub fn add(self, counter: Counter, n: u64) {
+        if ENABLED {
+            self.0.cells[counter as usize].fetch_add(n, Relaxed);
+        }
+    }
+
+    /// As [`Metrics::add_level`].
+    #[inline(always)]
+    pub fn add_level(self, counter: LevelCounter, level: usize, n: u64) {
+        if ENABLED {
+            self.0.levels[level][counter as usize].fetch_add(n, Relaxed);
+        }
+    }
+
+    /// As [`Metrics::count_call`].
+    #[inline(always)]
+    pub fn count_call(self, counter: Counter) -> bool {
+        ENABLED && self.0.cells[counter as usize].fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY)
+    }
+
+    /// Counts what reads have cost. What is mostly nothing is looked at only where it can be something.
+    #[inline]
+    pub fn add_reads(self, reads: &ReadStats) {
+        if !ENABLED {
+            return;
+        }
+        if reads.block_cache_hits > 0 {
+            self.add(Counter::BlockCacheHits, reads.block_cache_hits);
+        }
+        if reads.blocks_read > 0 {
+            self.add(Counter::BlockCacheMisses, reads.blocks_read);
+            self.add(Counter::BatchedReads, reads.blocks_batched);
+            self.add(Counter::BlockReadBytes, reads.bytes_read);
+        }
+        if reads.filter_checked > 0 {
+            self.add(Counter::FilterChecked, reads.filter_checked);
+            if reads.filter_useful > 0 {
+                self.add(Counter::FilterUseful, reads.filter_useful);
+            }
+            if reads.filter_false_positives > 0 {
+                self.add(Counter::FilterFalsePositives, reads.filter_false_positives);
+            }
+        }
+    }
+}
+
 impl Metrics {
     /// All counters at zero, of a database with one shard.
     pub fn new() -> Metrics {
@@ -388,8 +458,9 @@ impl Metrics {
             stalls: std::array::from_fn(|_| [zero(), zero()]),
         };
         let lines = if count > 1 { SHARDS * count.div_ceil(16) } else { 0 };
+        let shards: Box<[Shard]> = (0..SHARDS).map(|_| Shard::default()).collect();
         Metrics {
-            shards: (0..SHARDS).map(|_| Shard([const { AtomicU64::new(0) }; CELLS])).collect(),
+            shards: shards.try_into().unwrap_or_else(|_| unreachable!("so many were just made")),
             of_shards: (0..count).map(of_shard).collect(),
             gets_of_shards: (0..lines).map(|_| GetsOfShards(std::array::from_fn(|_| zero()))).collect(),
             group_ops: Histogram::new(),
@@ -404,46 +475,39 @@ impl Metrics {
         }
     }
 
+    /// This thread's share of the counters, to add to several of them.
     #[inline]
-    fn add_at(&self, cell: usize, n: u64) {
-        if ENABLED {
-            self.shards[shard_index()].0[cell].fetch_add(n, Relaxed);
-        }
+    pub fn mine(&self) -> Mine<'_> {
+        Mine(&self.shards[if ENABLED { shard_index() } else { 0 }])
     }
 
     /// Adds `n` to a counter.
     #[inline]
     pub fn add(&self, counter: Counter, n: u64) {
-        self.add_at(counter as usize, n);
+        self.mine().add(counter, n);
     }
 
     /// Adds 1 to a counter of calls; true for the one in [`SAMPLE_EVERY`] that is to be timed.
     #[inline]
     pub fn count_call(&self, counter: Counter) -> bool {
-        ENABLED
-            && self.shards[shard_index()].0[counter as usize]
-                .fetch_add(1, Relaxed)
-                .is_multiple_of(SAMPLE_EVERY)
+        self.mine().count_call(counter)
     }
 
     /// Adds several counts at once, finding the thread's shard only once. Zeros cost nothing.
     #[inline]
     pub fn add_all(&self, counts: &[(Counter, u64)]) {
-        if !ENABLED {
-            return;
-        }
-        let shard = &self.shards[shard_index()];
+        let mine = self.mine();
         for (counter, n) in counts {
             if *n != 0 {
-                shard.0[*counter as usize].fetch_add(*n, Relaxed);
+                mine.add(*counter, *n);
             }
         }
     }
 
-    /// Adds `n` to a counter of `level`.
+    /// Adds `n` to a counter of `level`, which is below [`LEVELS`].
     #[inline]
     pub fn add_level(&self, counter: LevelCounter, level: usize, n: u64) {
-        self.add_at(COUNTERS + level.min(LEVELS - 1) * LEVEL_COUNTERS + counter as usize, n);
+        self.mine().add_level(counter, level, n);
     }
 
     /// Adds `n` to a counter of a shard of the keyspaces; not for [`ShardCounter::Gets`].
@@ -453,10 +517,10 @@ impl Metrics {
         }
     }
 
-    /// Counts a look-up of a key of that shard. With a single one the count of all look-ups says it.
+    /// Counts a look-up of a key of that shard, one of several: the look-ups of a single one are all there are.
     #[inline]
     pub fn add_get_of_shard(&self, shard: u16) {
-        if ENABLED && !self.gets_of_shards.is_empty() {
+        if ENABLED {
             let (lines, shard) = (self.gets_of_shards.len() / SHARDS, usize::from(shard));
             let line = &self.gets_of_shards[shard_index() * lines + shard / 16];
             line.0[shard % 16].fetch_add(1, Relaxed);
@@ -477,7 +541,10 @@ impl Metrics {
     #[inline]
     pub fn add_group(&self, ops: u64, bytes: u64) {
         if ENABLED {
-            self.add_all(&[(Counter::WriteGroups, 1), (Counter::Writes, ops), (Counter::WriteBytes, bytes)]);
+            let mine = self.mine();
+            mine.add(Counter::WriteGroups, 1);
+            mine.add(Counter::Writes, ops);
+            mine.add(Counter::WriteBytes, bytes);
             self.group_ops.record(ops);
         }
     }
@@ -543,13 +610,13 @@ impl Metrics {
         self.add(Counter::OpenTables, 1u64.wrapping_neg());
     }
 
-    fn sum(&self, cell: usize) -> u64 {
-        self.shards.iter().fold(0, |sum, shard| sum.wrapping_add(shard.0[cell].load(Relaxed)))
+    fn sum(&self, cell: impl Fn(&Shard) -> &AtomicU64) -> u64 {
+        self.shards.iter().fold(0, |sum, shard| sum.wrapping_add(cell(shard).load(Relaxed)))
     }
 
     /// The value of one counter now.
     pub fn total(&self, counter: Counter) -> u64 {
-        self.sum(counter as usize)
+        self.sum(|shard| &shard.cells[counter as usize])
     }
 
     /// The look-ups of keys of a shard.
@@ -577,7 +644,7 @@ impl Metrics {
 
     /// What was recorded, now. Gauges are not among it.
     pub fn snapshot(&self) -> MetricsSnapshot {
-        let mut counters = Counters::from_cells(|counter| self.sum(counter as usize));
+        let mut counters = Counters::from_cells(|counter| self.total(counter));
         // A close may be seen before its open, which lies in another shard.
         counters.open_tables = (counters.open_tables as i64).max(0) as u64;
         let shards: Vec<ShardMetrics> =
@@ -585,8 +652,7 @@ impl Metrics {
         MetricsSnapshot {
             counters,
             levels: std::array::from_fn(|level| {
-                let first = COUNTERS + level * LEVEL_COUNTERS;
-                LevelCounters::from_cells(|counter| self.sum(first + counter as usize))
+                LevelCounters::from_cells(|counter| self.sum(|shard| &shard.levels[level][counter as usize]))
             }),
             stalls: StallCause::ALL.map(|cause| {
                 let of_cause = shards.iter().map(|shard| shard.stalls[cause as usize]);

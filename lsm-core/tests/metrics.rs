@@ -402,7 +402,7 @@ fn contexts_and_metrics_agree() {
         if shards == 1 {
             // A look-up through a clue asks tables of its fallback, which are no level's of its tree.
             for level in 0..after.levels.len() {
-                let tables = after.levels[level].get_tables - before.levels[level].get_tables;
+                let tables = after.levels[level].get_tables() - before.levels[level].get_tables();
                 assert_eq!(tables, u64::from(context.level_tables[level]));
             }
         }
@@ -427,6 +427,30 @@ fn a_scan_tells_what_it_has_cost() {
     let mut scan = db.scan(&ReadOptions::default(), &ScanOptions::default()).expect("scan");
     while scan.next_batch().expect("batch").is_some() {}
     assert_eq!(u64::from(scan.context().tables), tables);
+}
+
+/// docs/METRICS.md against what a real database exports.
+#[test]
+fn the_document_lists_what_is_exported() {
+    let db = still(Options { shards: 2, router: Some(HashRouter::object()), ..tiny() });
+    let text = db.metrics().to_prometheus();
+    assert_eq!(
+        db.property("dialsm.stats-prometheus").map(|text| text.lines().count()),
+        Some(text.lines().count())
+    );
+    let exported: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
+    let document = std::fs::read_to_string(path).expect("docs/METRICS.md is there");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
+    let listed: Vec<String> = rows
+        .map(|row| {
+            let mut cells = row.split('|').map(str::trim);
+            let name = cells.next().expect("a name").trim_end_matches('`');
+            format!("{name} {}", cells.next().expect("a type"))
+        })
+        .collect();
+    assert_eq!(listed, exported);
+    assert!(listed.len() > 100);
 }
 
 /// What is counted by shard, and what trees say of themselves, adds up to the whole.

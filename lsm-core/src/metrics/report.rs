@@ -60,7 +60,7 @@ impl MetricsSnapshot {
                 now.tables,
                 now.runs,
                 now.bytes,
-                counted.get_tables,
+                counted.get_tables(),
                 counted.get_hits,
                 counted.compactions,
                 counted.compaction_read_bytes,

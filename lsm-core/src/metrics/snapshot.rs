@@ -316,13 +316,13 @@ impl MetricsSnapshot {
     /// Tables that a point look-up asked, on average, those included that their filter spared a look; `None`
     /// before the first look-up.
     pub fn read_amplification(&self) -> Option<f64> {
-        let asked = self.levels.iter().map(|level| level.get_tables).sum();
+        let asked = self.levels.iter().map(LevelCounters::get_tables).sum();
         ratio(asked, self.counters.gets)
     }
 
     /// A level's part of it.
     pub fn level_read_amplification(&self, level: usize) -> Option<f64> {
-        ratio(self.levels[level].get_tables, self.counters.gets)
+        ratio(self.levels[level].get_tables(), self.counters.gets)
     }
 }
 
