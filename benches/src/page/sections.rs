@@ -16,6 +16,8 @@ const NARROW: f64 = 340.0;
 /// For two drawings beside each other.
 const HALF: f64 = 450.0;
 
+/// What stands out is told at the top if there are no more workloads than this, else with each.
+const FEW: usize = 3;
 /// A page of so many workloads has the drawings of each folded away.
 const FOLDED_FROM: usize = 7;
 /// Rows of the table of figures over time.
@@ -83,7 +85,7 @@ impl Page<'_> {
     pub(super) fn title(&self) -> String {
         match self.workloads {
             [] => "A run without workloads".into(),
-            all @ ([_] | [_, _] | [_, _, _]) => format!("{} on {}", joined(all), joined(self.engines)),
+            all if all.len() <= FEW => format!("{} on {}", joined(all), joined(self.engines)),
             all => format!("{} workloads on {}", all.len(), joined(self.engines)),
         }
     }
@@ -107,8 +109,9 @@ impl Page<'_> {
             ),
         };
         body.class("p", "muted", &(when + &rounds));
-        for origin in self.origins.iter().filter(|origin| !origin.command.is_empty()) {
-            body.command(&shell_words(&origin.command));
+        // Those of several files stand with what else is told of each.
+        if let [origin] = self.origins {
+            command(body, origin);
         }
     }
 
@@ -145,7 +148,9 @@ impl Page<'_> {
 
     pub(super) fn overview(&self, body: &mut Html) {
         body.heading("h2", "overview", "Comparison");
-        body.list("findings", &self.findings());
+        if self.workloads.len() <= FEW {
+            body.list("findings", &self.findings(None));
+        }
         body.raw("<figure>\n<figcaption>\n");
         body.class("p", "muted", &self.chance());
         body.raw("</figcaption>\n");
@@ -211,9 +216,9 @@ impl Page<'_> {
     }
 
     /// A sentence a workload and engine about what stands out.
-    fn findings(&self) -> Vec<String> {
+    fn findings(&self, only: Option<&str>) -> Vec<String> {
         let mut found = Vec::new();
-        for (workload, engine) in self.pairs().take(24) {
+        for (workload, engine) in self.pairs().filter(|pair| only.is_none_or(|only| pair.0 == only)) {
             let of = |metric: &str| self.figures.median(workload, engine, metric);
             let Some(ops) = of("ops_per_sec") else { continue };
             let mut text = format!("{workload}, {engine}: {} operations a second", short(ops));
@@ -248,6 +253,9 @@ impl Page<'_> {
         body.heading("h2", &anchor(at), workload);
         let runs = typical_runs(self.figures.report, workload, self.engines);
         body.class("p", "muted", &how(&runs));
+        if self.workloads.len() > FEW {
+            body.list("findings", &self.findings(Some(workload)));
+        }
         let drawings = |body: &mut Html| {
             self.throughput(body, at, workload, &runs);
             self.pressure(body, at, workload, &runs);
@@ -300,7 +308,7 @@ impl Page<'_> {
             let mut cells: Vec<Cell> = Vec::new();
             for (_, metric, show) in &COLUMNS {
                 cells.push(cell(of(metric), *show));
-                if *metric == "ops_per_sec" {
+                if *metric == "ops_per_sec" && self.rounds() > 1 {
                     let range = self.figures.range(workload, &run.engine, metric);
                     let range = range.map(|(low, high)| format!("{} to {}", count(low), count(high)));
                     cells.push(Cell::Figure(range.unwrap_or_else(|| "-".into())));
@@ -310,7 +318,9 @@ impl Page<'_> {
             (run.engine.clone(), cells)
         };
         let mut names: Vec<&str> = COLUMNS.iter().map(|column| column.0).collect();
-        names.insert(1, "rounds");
+        if self.rounds() > 1 {
+            names.insert(1, "rounds");
+        }
         names.push("causes, by the engine's count");
         let rows: Vec<(String, Vec<Cell>)> = runs.iter().map(row).collect();
         body.table(&format!("Stalls of {workload}"), &headings("engine", names), &rows);
@@ -366,7 +376,7 @@ impl Page<'_> {
         both(body, &format!("latency-{at}"), |sheet| sheet.latency(workload, runs));
         body.raw("</figure>\n");
         let rows = runs.iter().flat_map(|run| {
-            run.latency_us.iter().map(|(kind, _)| {
+            run.latency_us.keys().map(|kind| {
                 let of = |part: &str| {
                     let metric = format!("latency_us.{kind}.{part}");
                     cell(self.figures.median(workload, &run.engine, &metric), microseconds)
@@ -463,15 +473,15 @@ impl Page<'_> {
             if let Some(file) = &origin.file {
                 body.element("h3", &format!("File {file}"));
             }
-            if origin.command.is_empty() {
-                body.class("p", "muted", "The command was not recorded.");
-            } else {
-                body.command(&shell_words(&origin.command));
+            if self.origins.len() > 1 {
+                command(body, origin);
             }
             match &origin.environment {
-                Some(environment) => {
-                    body.table("Environment", &headings("", [""]), &environment_rows(environment))
-                }
+                Some(environment) => body.table(
+                    "Environment",
+                    &headings("environment", ["as found"]),
+                    &environment_rows(environment),
+                ),
                 None => body.class("p", "muted", "The environment was not recorded."),
             }
             if origin.generator_ops_per_sec > 0.0 {
@@ -497,12 +507,19 @@ impl Page<'_> {
         let most = all.filter(|(share, _)| share.is_finite()).max_by(|a, b| a.0.total_cmp(&b.0));
         match most {
             Some((share, looks)) => format!(
-                "Stalls, shards, CPU, memory and bytes were looked at by a thread of the engine's process, in the run \
-                 where that took most {looks} times, which took {} % of one processor's time.",
+                "Stalls, shards, CPU, memory and bytes were looked at by a thread of the engine's process. In the run where \
+                 that took most, {looks} looks took {} % of the time, waiting for locks and processors included.",
                 trim(100.0 * share)
             ),
             None => "Nothing was looked at during the runs, so there is less to see over time.".into(),
         }
+    }
+}
+
+fn command(body: &mut Html, origin: &Origin) {
+    match origin.command.is_empty() {
+        true => body.class("p", "muted", "The command was not recorded."),
+        false => body.command(&shell_words(&origin.command)),
     }
 }
 
@@ -645,7 +662,7 @@ fn shard_table(body: &mut Html, run: &Run) {
             MEASURES.iter().map(|measure| cell(highest(run, Some(shard), measure), percent)).collect();
         cells.push(cell((told > 0).then(|| closed as f64 / told as f64), percent));
         cells.push(cell(Some(told as f64), count));
-        (format!("shard {shard}"), cells)
+        (shard.to_string(), cells)
     };
     let rows: Vec<(String, Vec<Cell>)> = (0..run.shard_limits.len()).map(row).collect();
     let names = MEASURES.iter().map(|measure| measure.0.to_owned());
@@ -654,5 +671,5 @@ fn shard_table(body: &mut Html, run: &Run) {
         "The highest share of each limit, of which the map shows {HEAT_STEPS} steps, and the share of looks at which the \
          shard was not open."
     ));
-    body.table("Shards", &headings("", names), &rows);
+    body.table("Shards", &headings("shard", names), &rows);
 }

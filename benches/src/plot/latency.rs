@@ -2,16 +2,25 @@
 //! times the time.
 
 use super::Sheet;
-use super::axis::{Area, SMALL, fitted, spread, trim};
+use super::axis::{Area, SMALL, fitted_name, spread, trim};
 use super::svg::{Anchor, Paint, Svg};
 use crate::result::Run;
 
 /// One kind of operation of one engine, with its points in powers of ten.
 struct Curve {
     index: usize,
-    label: String,
+    engine: String,
+    kind: String,
     dashes: &'static str,
     points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// Its name, no wider than `width`.
+    fn label(&self, width: f64) -> String {
+        let room = width - 7.0 * (self.kind.chars().count() + 1) as f64;
+        format!("{} {}", fitted_name(&self.engine, room, SMALL), self.kind)
+    }
 }
 
 fn curves(runs: &[&Run]) -> Vec<Curve> {
@@ -22,7 +31,7 @@ fn curves(runs: &[&Run]) -> Vec<Curve> {
         let curve = run.latency_curve.get(kind).into_iter().flatten();
         let points = curve.map(|point| (nines(point.share), point.us.max(0.01).log10()));
         let points = points.filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
-        Curve { index, label: format!("{} {kind}", run.engine), dashes: dashes(kind), points }
+        Curve { index, engine: run.engine.clone(), kind: kind.clone(), dashes: dashes(kind), points }
     };
     let all = runs.iter().enumerate();
     let all =
@@ -78,7 +87,7 @@ pub(super) fn latency(sheet: &Sheet<'_>, workload: &str, runs: &[&Run]) -> Strin
         svg.polyline(&drawn, Paint::Series(curve.index), curve.dashes);
         for (at, point) in drawn.iter().zip(&curve.points) {
             let us = microseconds(10f64.powf(point.1));
-            svg.dot(*at, 2.2, Paint::Series(curve.index), &format!("{}: {us}", curve.label));
+            svg.dot(*at, 2.2, Paint::Series(curve.index), &format!("{} {}: {us}", curve.engine, curve.kind));
         }
     }
     if !sheet.is_narrow() {
@@ -90,7 +99,7 @@ pub(super) fn latency(sheet: &Sheet<'_>, workload: &str, runs: &[&Run]) -> Strin
             let x = area.right() + 10.0;
             svg.line((x_of(end.0) + 3.0, y_of(end.1)), (x, place), Paint::Grid);
             svg.polyline(&[(x, place), (x + 22.0, place)], Paint::Series(curve.index), curve.dashes);
-            let label = fitted(&curve.label, right - 40.0, SMALL);
+            let label = curve.label(right - 36.0);
             svg.text((x + 27.0, place + 4.0), SMALL, Anchor::Start, Paint::Ink, &label);
         }
     }
@@ -106,7 +115,7 @@ fn legend(sheet: &Sheet<'_>, svg: &mut Svg, curves: &[Curve], top: f64) -> f64 {
     for (row, curve) in curves.iter().enumerate() {
         let y = top + 14.0 + 17.0 * row as f64;
         svg.polyline(&[(2.0, y - 4.0), (30.0, y - 4.0)], Paint::Series(curve.index), curve.dashes);
-        let label = fitted(&curve.label, sheet.width - 40.0, SMALL);
+        let label = curve.label(sheet.width - 40.0);
         svg.text((36.0, y), SMALL, Anchor::Start, Paint::Ink, &label);
     }
     top + 6.0 + 17.0 * curves.len() as f64
