@@ -16,8 +16,10 @@ const NARROW: f64 = 340.0;
 /// For two drawings beside each other.
 const HALF: f64 = 450.0;
 
-/// What stands out is told at the top if there are no more workloads than this, else with each.
+/// More workloads or engines than this are not named in the title.
 const FEW: usize = 3;
+/// If no more sentences say what stands out, they are at the top, else with each workload.
+const FINDINGS_MAX: usize = 9;
 /// A page of so many workloads has the drawings of each folded away.
 const FOLDED_FROM: usize = 7;
 /// Rows of the table of figures over time.
@@ -83,11 +85,16 @@ fn both_of(body: &mut Html, id: &str, wide: f64, draw: impl Fn(&Sheet<'_>) -> St
 
 impl Page<'_> {
     pub(super) fn title(&self) -> String {
-        match self.workloads {
-            [] => "A run without workloads".into(),
-            all if all.len() <= FEW => format!("{} on {}", joined(all), joined(self.engines)),
-            all => format!("{} workloads on {}", all.len(), joined(self.engines)),
-        }
+        let named = |names: &[String], what: &str| match names.len() {
+            count if count > FEW => format!("{count} {what}"),
+            _ => joined(names),
+        };
+        format!("{} on {}", named(self.workloads, "workloads"), named(self.engines, "engines"))
+    }
+
+    /// Whether what stands out is told at the top.
+    fn is_brief(&self) -> bool {
+        self.pairs().count() <= FINDINGS_MAX
     }
 
     fn rounds(&self) -> u32 {
@@ -99,7 +106,7 @@ impl Page<'_> {
             .origins
             .iter()
             .filter_map(|origin| origin.environment.as_ref())
-            .map(|environment| date(environment.unix_seconds))
+            .map(|environment| date(environment.unix_seconds).replace('-', "\u{2011}").replace(' ', "\u{a0}"))
             .collect();
         let when = if when.is_empty() { String::new() } else { format!("Run on {}. ", joined(&when)) };
         let rounds = match self.rounds() {
@@ -122,7 +129,7 @@ impl Page<'_> {
         let mut text = match known {
             true => format!(
                 "The shaded band is the A/A spread: {first} ran twice a round, and its own two runs lay that far \
-                 apart{}. What ends inside the band is equal.",
+                 apart{}. A ratio no further from 1 counts as equal.",
                 if self.rounds() > 1 {
                     ", in the worst round"
                 } else {
@@ -140,15 +147,15 @@ impl Page<'_> {
             text += " Thin lines span the rounds.";
         }
         if self.origins.len() > 1 {
-            text += " Engines of different files did not take turns: what drifted on the machine between the runs is in \
-                     their ratios.";
+            text += " Engines of different files did not take turns: their ratios are those of their medians, and what \
+                     drifted on the machine between the runs is in them.";
         }
         text
     }
 
     pub(super) fn overview(&self, body: &mut Html) {
         body.heading("h2", "overview", "Comparison");
-        if self.workloads.len() <= FEW {
+        if self.is_brief() {
             body.list("findings", &self.findings(None));
         }
         body.raw("<figure>\n<figcaption>\n");
@@ -253,7 +260,7 @@ impl Page<'_> {
         body.heading("h2", &anchor(at), workload);
         let runs = typical_runs(self.figures.report, workload, self.engines);
         body.class("p", "muted", &how(&runs));
-        if self.workloads.len() > FEW {
+        if !self.is_brief() {
             body.list("findings", &self.findings(Some(workload)));
         }
         let drawings = |body: &mut Html| {
@@ -282,11 +289,13 @@ impl Page<'_> {
         }
         body.raw("<figure>\n<figcaption>\n");
         body.paragraph(&text);
-        runs.iter().map(|run| untold_of_stalls(run)).for_each(|text| {
-            if !text.is_empty() {
-                body.class("p", "muted", &text);
+        for what in [NOT_SAMPLED, DOOR_ONLY, NOTHING_TOLD] {
+            let is_it = |run: &&&Run| untold_of_stalls(run) == Some(what);
+            let names: Vec<String> = runs.iter().filter(is_it).map(|run| run.engine.clone()).collect();
+            if !names.is_empty() {
+                body.class("p", "muted", &format!("{}: {what}", joined(&names)));
             }
-        });
+        }
         body.raw("</figcaption>\n");
         both(body, &format!("throughput-{at}"), |sheet| sheet.throughput(workload, runs));
         body.raw("</figure>\n");
@@ -570,26 +579,19 @@ fn how(runs: &[&Run]) -> String {
     )
 }
 
+const NOT_SAMPLED: &str = "nothing was looked at during the run, so there are no rows of causes.";
+const DOOR_ONLY: &str = "whether writes are slowed down or stopped is told meanwhile, but not why; causes are counted at \
+                         the end.";
+const NOTHING_TOLD: &str = "when and why writers wait is not told; the shading is all there is.";
+
 /// What there is not to see of an engine's stalls.
-fn untold_of_stalls(run: &Run) -> String {
+fn untold_of_stalls(run: &Run) -> Option<&'static str> {
     let tells = |what: fn(&crate::engine::Look) -> bool| run.samples.iter().any(|s| what(&s.engine));
-    if run.samples.is_empty() {
-        return format!(
-            "{}: nothing was looked at during the run, so there is no row of causes.",
-            run.engine
-        );
-    }
-    if tells(|look| look.stall_seconds.is_some()) {
-        return String::new();
-    }
-    match tells(|look| look.door.is_some()) {
-        true => format!(
-            "{} tells meanwhile whether writes are slowed down or stopped, but not why; at the end it counts causes.",
-            run.engine
-        ),
-        false => {
-            format!("{} does not tell when or why its writers wait; the shading is all there is.", run.engine)
-        }
+    match run.samples.is_empty() {
+        true => Some(NOT_SAMPLED),
+        false if tells(|look| look.stall_seconds.is_some()) => None,
+        false if tells(|look| look.door.is_some()) => Some(DOOR_ONLY),
+        false => Some(NOTHING_TOLD),
     }
 }
 
