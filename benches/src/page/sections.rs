@@ -11,7 +11,7 @@ use crate::plot::{
 use crate::report::{Figures, count, figure, megabytes};
 use crate::result::{Run, TimelinePoint};
 
-const WIDE: f64 = 920.0;
+const WIDE: f64 = 860.0;
 const NARROW: f64 = 340.0;
 /// For two drawings beside each other.
 const HALF: f64 = 450.0;
@@ -228,7 +228,8 @@ impl Page<'_> {
         for (workload, engine) in self.pairs().filter(|pair| only.is_none_or(|only| pair.0 == only)) {
             let of = |metric: &str| self.figures.median(workload, engine, metric);
             let Some(ops) = of("ops_per_sec") else { continue };
-            let mut text = format!("{workload}, {engine}: {} operations a second", short(ops));
+            let whose = if only.is_some() { engine.clone() } else { format!("{workload}, {engine}") };
+            let mut text = format!("{whose}: {} operations a second", short(ops));
             if let Some(ratio) = self.figures.ratio_to(workload, engine, "ops_per_sec") {
                 let first = &self.engines[0];
                 text += &match self.verdict(workload, ratio) {
@@ -344,7 +345,8 @@ impl Page<'_> {
             body.paragraph(
                 "How much of its limit each shard had used: at the limit, writes to it stop. An engine without shards has \
                  one row. The line at the foot of a cell marks when writes that belong there were slowed down, stopped or \
-                 sent elsewhere.",
+                 sent elsewhere; DiaLSM does so before memtables are full, since the last one grows only as its flush \
+                 gets on.",
             );
         }
         if !untold.is_empty() {
