@@ -1,8 +1,8 @@
 //! A report as one page that needs nothing beside it: charts inline, no script, nothing fetched.
 //!
 //! ```text
-//!   Report ── origins, engines ── sections (words, drawings, tables) ── report.html
-//!   files of --json ── merged ──┘
+//!   Report ── origins, engines ── overview, sections and their tables, provenance ── report.html
+//!   files of --json ── merge ──┘      words, drawings, figures
 //! ```
 //! The markup is XML as well as HTML, so that any parser can check it. Every drawing has its figures in a table, and
 //! stands there twice where it would be too small to read on a telephone: once for wide and once for narrow windows.
@@ -12,7 +12,10 @@
 
 mod html;
 mod merge;
+mod overview;
+mod provenance;
 mod sections;
+mod tables;
 #[cfg(test)]
 mod tests;
 

@@ -65,7 +65,7 @@ impl<'scope> Sampler<'scope> {
 impl Samples {
     /// Seconds of one thread that looking took; nothing if nobody looked.
     pub(crate) fn seconds(&self) -> Option<f64> {
-        (!self.points.is_empty()).then(|| self.took.as_secs_f64())
+        if self.points.is_empty() { None } else { Some(self.took.as_secs_f64()) }
     }
 
     /// Of how many shards something was told.

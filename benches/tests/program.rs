@@ -224,7 +224,8 @@ fn a_page_tells_what_was_looked_at_and_is_made_again_from_the_file() {
     }
     assert!(of("null").get("shard_limits").is_none());
     let first = page(&pages);
-    for told in ["shard 2", "dialsm:shards=3", "30000 --value_size", "null does not tell when", "processors"]
+    for told in
+        ["shard 2", "dialsm:shards=3", "30000 --value_size", "null: when and why writers wait", "processors"]
     {
         let plain = first.replace("</span> <span>", " ");
         assert!(plain.contains(told), "{told}");

@@ -328,12 +328,15 @@ fn shard_look(state: &ShardState) -> ShardLook {
     }
 }
 
+/// No shard's memtable is smaller.
+const SHARD_MEMTABLE_MIN: u64 = 64 << 10;
+
 /// Where one of `shards` stops. The engine gives each its share: of the debt an equal one, of memory one from 3/4
 /// to 5/4 of that, ascending.
 fn limits(options: &Options, shard: u64, shards: u64) -> ShardLimits {
     let memtable = match shards {
         1 => options.write_buffer_bytes,
-        n => options.write_buffer_bytes / n * (2 * shard + 1 + 3 * n) / (4 * n),
+        n => (options.write_buffer_bytes / n * (2 * shard + 1 + 3 * n) / (4 * n)).max(SHARD_MEMTABLE_MIN),
     };
     ShardLimits {
         memtable_bytes: Some(memtable * options.write_buffers_max as u64),

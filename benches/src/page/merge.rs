@@ -1,12 +1,14 @@
 //! Several recorded reports as one, in which every engine of every file is an engine of its own.
 
 use super::Origin;
-use crate::result::Report;
+use crate::report::Figures;
+use crate::result::{Ratio, Report};
 use crate::stats;
+use std::collections::BTreeSet;
 
 /// Joins reports, which come with the names of their files. An engine that an earlier file has already gets its
-/// file's name added. The ratios are then those of the rounds of equal number, which did not take turns; what counts
-/// as equal is what the first file says.
+/// file's name added. Those of later files did not take turns with the first engine, so their ratios are those of
+/// medians; what counts as equal is what the first file says.
 pub(super) fn merged(files: Vec<(String, Report)>) -> (Report, Vec<Origin>) {
     let origin = |(name, report): &(String, Report)| Origin::of(report, Some(name.clone()));
     let origins: Vec<Origin> = files.iter().map(origin).collect();
@@ -26,12 +28,30 @@ pub(super) fn merged(files: Vec<(String, Report)>) -> (Report, Vec<Origin>) {
                 .find(|new| !taken.contains(new))
                 .expect("some number is not taken");
         }
+        let new = stats::engines(&report.runs);
         whole.runs.append(&mut report.runs);
-    }
-    if origins.len() > 1 {
-        whole.ratios = stats::ratios(&whole.runs, &stats::engines(&whole.runs));
+        let ratios = ratios_of_medians(&whole, &new);
+        whole.ratios.extend(ratios);
     }
     (whole, origins)
+}
+
+/// Those of the first engine to each of `others`.
+fn ratios_of_medians(whole: &Report, others: &[String]) -> Vec<Ratio> {
+    let (figures, workloads) = (Figures::new(whole), stats::workloads(&whole.runs));
+    let Some(a) = whole.runs.first().map(|run| &run.engine) else { return Vec::new() };
+    let metrics: BTreeSet<String> =
+        whole.runs.iter().flat_map(|run| stats::metrics(run).into_keys()).collect();
+    let mut ratios = Vec::new();
+    for (workload, b) in workloads.iter().flat_map(|workload| others.iter().map(move |b| (workload, b))) {
+        for metric in &metrics {
+            let of = |engine: &str| figures.median(workload, engine, metric);
+            let Some((value, other)) = of(a).zip(of(b)).filter(|(_, other)| *other > 0.0) else { continue };
+            let (workload, a, b, metric) = (workload.clone(), a.clone(), b.clone(), metric.clone());
+            ratios.push(Ratio { workload, a, b, metric, median: value / other });
+        }
+    }
+    ratios
 }
 
 #[cfg(test)]

@@ -1,25 +1,22 @@
-//! What stands on the page, from top to bottom: each part says in words what is to be seen, shows it, and has the
+//! The sections of the page, one a workload: each part says in words what is to be seen, shows it, and has the
 //! figures below.
 
 use super::Origin;
 use super::html::{Cell, Html, anchor};
-use crate::environment::{Environment, date};
-use crate::plot::{
-    HEAT_STEPS, MEASURES, QUANTITIES, Sheet, Theme, comparison, has_pressure, highest, lanes, metric_group,
-    microseconds, short, trim, typical_runs,
-};
+use super::tables::{shard_table, time_table};
+use crate::plot::{QUANTITIES, Sheet, Theme, has_pressure, lanes, metric_group, microseconds, typical_runs};
 use crate::report::{Figures, count, figure, megabytes};
-use crate::result::{Run, TimelinePoint};
+use crate::result::Run;
 
-const WIDE: f64 = 920.0;
+const WIDE: f64 = 860.0;
 const NARROW: f64 = 340.0;
 /// For two drawings beside each other.
 const HALF: f64 = 450.0;
 
+/// If no more sentences say what stands out, they are at the top, else with each workload.
+const FINDINGS_MAX: usize = 9;
 /// A page of so many workloads has the drawings of each folded away.
 const FOLDED_FROM: usize = 7;
-/// Rows of the table of figures over time.
-const TIME_ROWS_MAX: usize = 60;
 
 pub(super) struct Page<'a> {
     pub(super) figures: &'a Figures<'a>,
@@ -29,19 +26,7 @@ pub(super) struct Page<'a> {
 }
 
 /// A column of the comparison: heading, metric, and how a figure of it is written.
-type Column = (&'static str, &'static str, fn(f64) -> String);
-
-const OVERVIEW: [Column; 9] = [
-    ("ops/s", "ops_per_sec", count),
-    ("gaps s", "stall.gap_seconds", figure),
-    ("longest gap ms", "stall.longest_gap_ms", figure),
-    ("write p99 µs", "latency_us.write.p99", figure),
-    ("read p99 µs", "latency_us.read.p99", figure),
-    ("write amp.", "write_amp", figure),
-    ("space amp.", "space_amp", figure),
-    ("CPU s", "cpu_seconds", figure),
-    ("peak MB", "peak_rss_bytes", megabytes),
-];
+pub(super) type Column = (&'static str, &'static str, fn(f64) -> String);
 
 const AMPLIFICATION: [(&str, &str); 3] = [
     ("write_amp", "Write amplification"),
@@ -49,15 +34,15 @@ const AMPLIFICATION: [(&str, &str); 3] = [
     ("space_amp", "Space amplification"),
 ];
 
-fn cell(value: Option<f64>, show: fn(f64) -> String) -> Cell {
+pub(super) fn cell(value: Option<f64>, show: fn(f64) -> String) -> Cell {
     Cell::Figure(value.filter(|value| value.is_finite()).map_or_else(|| "-".into(), show))
 }
 
-fn headings(first: &str, others: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
+pub(super) fn headings(first: &str, others: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
     std::iter::once(first.to_owned()).chain(others.into_iter().map(Into::into)).collect()
 }
 
-fn joined(names: &[String]) -> String {
+pub(super) fn joined(names: &[String]) -> String {
     match names {
         [] => "nothing".into(),
         [one] => one.clone(),
@@ -66,7 +51,7 @@ fn joined(names: &[String]) -> String {
 }
 
 /// A drawing for wide windows and one for narrow.
-fn both(body: &mut Html, id: &str, draw: impl Fn(&Sheet<'_>) -> String) {
+pub(super) fn both(body: &mut Html, id: &str, draw: impl Fn(&Sheet<'_>) -> String) {
     both_of(body, id, WIDE, draw);
 }
 
@@ -80,174 +65,30 @@ fn both_of(body: &mut Html, id: &str, wide: f64, draw: impl Fn(&Sheet<'_>) -> St
 }
 
 impl Page<'_> {
-    pub(super) fn title(&self) -> String {
-        match self.workloads {
-            [] => "A run without workloads".into(),
-            all @ ([_] | [_, _] | [_, _, _]) => format!("{} on {}", joined(all), joined(self.engines)),
-            all => format!("{} workloads on {}", all.len(), joined(self.engines)),
-        }
+    /// Whether what stands out is told at the top.
+    pub(super) fn is_brief(&self) -> bool {
+        self.pairs().count() <= FINDINGS_MAX
     }
 
-    fn rounds(&self) -> u32 {
+    pub(super) fn rounds(&self) -> u32 {
         self.figures.report.runs.iter().map(|run| run.round).max().unwrap_or(0)
     }
 
-    pub(super) fn introduction(&self, body: &mut Html) {
-        let when: Vec<String> = self
-            .origins
-            .iter()
-            .filter_map(|origin| origin.environment.as_ref())
-            .map(|environment| date(environment.unix_seconds))
-            .collect();
-        let when = if when.is_empty() { String::new() } else { format!("Run on {}. ", joined(&when)) };
-        let rounds = match self.rounds() {
-            0 | 1 => "One round of each engine.".to_owned(),
-            rounds => format!(
-                "Medians of {rounds} rounds; the curves show, of each engine, the round nearest to its median."
-            ),
-        };
-        body.class("p", "muted", &(when + &rounds));
-        for origin in self.origins.iter().filter(|origin| !origin.command.is_empty()) {
-            body.command(&shell_words(&origin.command));
-        }
-    }
-
-    /// What the first engine's own two runs say about chance.
-    fn chance(&self) -> String {
-        let known = self.workloads.iter().any(|name| self.figures.spread(name, "ops_per_sec").is_some());
-        let first = self.engines.first().map_or("", String::as_str);
-        let mut text = match known {
-            true => format!(
-                "The shaded band is the A/A spread: {first} ran twice a round, and its own two runs lay that far \
-                 apart{}. What ends inside the band is equal.",
-                if self.rounds() > 1 {
-                    ", in the worst round"
-                } else {
-                    ", in one round: another may show more"
-                }
-            ),
-            false => {
-                "No engine ran twice a round, so how far equals lie apart is not known (--aa).".to_owned()
-            }
-        };
-        if self.engines.len() > 1 {
-            text += " In brackets: the first engine's figure by this one's, median of the rounds.";
-        }
-        if self.rounds() > 1 {
-            text += " Thin lines span the rounds.";
-        }
-        if self.origins.len() > 1 {
-            text += " Engines of different files did not take turns: what drifted on the machine between the runs is in \
-                     their ratios.";
-        }
-        text
-    }
-
-    pub(super) fn overview(&self, body: &mut Html) {
-        body.heading("h2", "overview", "Comparison");
-        body.list("findings", &self.findings());
-        body.raw("<figure>\n<figcaption>\n");
-        body.class("p", "muted", &self.chance());
-        body.raw("</figcaption>\n");
-        let groups = comparison(self.figures, self.engines);
-        let title = "Operations a second, median over the rounds";
-        both(body, "comparison", |sheet| sheet.bars(title, &groups));
-        body.raw("</figure>\n");
-        let columns: Vec<&Column> = OVERVIEW
-            .iter()
-            .filter(|(_, metric, _)| {
-                // The first, which the ratios are of, is there always.
-                *metric == OVERVIEW[0].1
-                    || self
-                        .pairs()
-                        .any(|(workload, engine)| self.figures.median(workload, engine, metric).is_some())
-            })
-            .collect();
-        let (first, others) = columns.split_at(1);
-        let name = |column: &&Column| column.0;
-        let names = first.iter().map(name).chain(["ratio", "A/A", "verdict"]).chain(others.iter().map(name));
-        let rows: Vec<(String, Vec<Cell>)> =
-            self.pairs().map(|(workload, engine)| self.overview_row(workload, engine, &columns)).collect();
-        body.table("Medians by workload and engine", &headings("workload, engine", names), &rows);
-        body.class(
-            "p",
-            "muted",
-            "Ratio: operations a second of the first engine by those of this one, median of the rounds. Gaps: spans of \
-             10 ms or more in which no write of any thread completed.",
-        );
-    }
-
     /// Workloads with the engines that ran them.
-    fn pairs(&self) -> impl Iterator<Item = (&String, &String)> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&String, &String)> {
         let all = self.workloads.iter().flat_map(|workload| self.engines.iter().map(move |e| (workload, e)));
         all.filter(|(workload, engine)| {
             self.figures.report.runs.iter().any(|run| run.workload == **workload && run.engine == **engine)
         })
     }
 
-    fn overview_row(&self, workload: &str, engine: &str, columns: &[&Column]) -> (String, Vec<Cell>) {
-        let figure_of =
-            |(_, metric, show): &&Column| cell(self.figures.median(workload, engine, metric), *show);
-        let (first, others) = columns.split_at(1);
-        let mut cells: Vec<Cell> = first.iter().map(figure_of).collect();
-        let ratio = self.figures.ratio_to(workload, engine, "ops_per_sec");
-        let spread = self.figures.spread(workload, "ops_per_sec");
-        cells.push(cell(ratio, |ratio| format!("{}×", figure(ratio))));
-        cells.push(cell(spread, |spread| format!("{}×", figure(spread))));
-        let verdict = ratio.map(|ratio| self.verdict(workload, ratio).to_owned());
-        cells.push(Cell::Figure(verdict.unwrap_or_else(|| "-".into())));
-        cells.extend(others.iter().map(figure_of));
-        (format!("{workload}, {engine}"), cells)
-    }
-
-    /// What a ratio of the first engine to another means for the other.
-    fn verdict(&self, workload: &str, ratio: f64) -> &'static str {
-        match ratio {
-            ratio if self.figures.is_equal(workload, "ops_per_sec", ratio) => "equal",
-            ratio if ratio > 1.0 => "slower",
-            ratio if ratio < 1.0 => "faster",
-            _ => "equal",
-        }
-    }
-
-    /// A sentence a workload and engine about what stands out.
-    fn findings(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        for (workload, engine) in self.pairs().take(24) {
-            let of = |metric: &str| self.figures.median(workload, engine, metric);
-            let Some(ops) = of("ops_per_sec") else { continue };
-            let mut text = format!("{workload}, {engine}: {} operations a second", short(ops));
-            if let Some(ratio) = self.figures.ratio_to(workload, engine, "ops_per_sec") {
-                let first = &self.engines[0];
-                text += &match self.verdict(workload, ratio) {
-                    "equal" => format!(", the same as {first} as far as this run can tell"),
-                    "slower" => format!("; {first} did {} times as many", figure(ratio)),
-                    _ => format!(", {} times as many as {first}", figure(1.0 / ratio)),
-                };
-            }
-            let share = of("stall.gap_seconds").zip(of("seconds")).filter(|(gaps, _)| *gaps > 0.0);
-            if let Some((gaps, seconds)) = share {
-                text += &format!(
-                    ". No write completed for {} s, {} % of the time",
-                    figure(gaps),
-                    trim(100.0 * gaps / seconds.max(0.001))
-                );
-                text += &of("stall.longest_gap_ms")
-                    .map(|longest| format!(", at most {} ms at a time", trim(longest)))
-                    .unwrap_or_default();
-            }
-            if let Some(share) = of("routing.redirected_share").filter(|share| *share > 0.0) {
-                text += &format!(". {} % of the writes were redirected", trim(100.0 * share));
-            }
-            found.push(text + ".");
-        }
-        found
-    }
-
     pub(super) fn workload(&self, body: &mut Html, at: usize, workload: &str) {
         body.heading("h2", &anchor(at), workload);
         let runs = typical_runs(self.figures.report, workload, self.engines);
         body.class("p", "muted", &how(&runs));
+        if !self.is_brief() {
+            body.list("findings", &self.findings(Some(workload)));
+        }
         let drawings = |body: &mut Html| {
             self.throughput(body, at, workload, &runs);
             self.pressure(body, at, workload, &runs);
@@ -274,46 +115,18 @@ impl Page<'_> {
         }
         body.raw("<figure>\n<figcaption>\n");
         body.paragraph(&text);
-        runs.iter().map(|run| untold_of_stalls(run)).for_each(|text| {
-            if !text.is_empty() {
-                body.class("p", "muted", &text);
+        for what in [NOT_SAMPLED, DOOR_ONLY, NOTHING_TOLD] {
+            let is_it = |run: &&&Run| untold_of_stalls(run) == Some(what);
+            let names: Vec<String> = runs.iter().filter(is_it).map(|run| run.engine.clone()).collect();
+            if !names.is_empty() {
+                body.class("p", "muted", &format!("{}: {what}", joined(&names)));
             }
-        });
+        }
         body.raw("</figcaption>\n");
         both(body, &format!("throughput-{at}"), |sheet| sheet.throughput(workload, runs));
         body.raw("</figure>\n");
         self.stall_table(body, workload, runs);
         body.details("Figures over time", |body| time_table(body, runs));
-    }
-
-    fn stall_table(&self, body: &mut Html, workload: &str, runs: &[&Run]) {
-        const COLUMNS: [Column; 6] = [
-            ("ops/s", "ops_per_sec", count),
-            ("gaps s", "stall.gap_seconds", figure),
-            ("longest gap ms", "stall.longest_gap_ms", figure),
-            ("starved s", "stall.starved_seconds", figure),
-            ("stalls", "stall.count", count),
-            ("stalled s", "stall.seconds", figure),
-        ];
-        let row = |run: &&Run| {
-            let of = |metric: &str| self.figures.median(workload, &run.engine, metric);
-            let mut cells: Vec<Cell> = Vec::new();
-            for (_, metric, show) in &COLUMNS {
-                cells.push(cell(of(metric), *show));
-                if *metric == "ops_per_sec" {
-                    let range = self.figures.range(workload, &run.engine, metric);
-                    let range = range.map(|(low, high)| format!("{} to {}", count(low), count(high)));
-                    cells.push(Cell::Figure(range.unwrap_or_else(|| "-".into())));
-                }
-            }
-            cells.push(Cell::Words(causes(run)));
-            (run.engine.clone(), cells)
-        };
-        let mut names: Vec<&str> = COLUMNS.iter().map(|column| column.0).collect();
-        names.insert(1, "rounds");
-        names.push("causes, by the engine's count");
-        let rows: Vec<(String, Vec<Cell>)> = runs.iter().map(row).collect();
-        body.table(&format!("Stalls of {workload}"), &headings("engine", names), &rows);
     }
 
     fn pressure(&self, body: &mut Html, at: usize, workload: &str, runs: &[&Run]) {
@@ -325,7 +138,8 @@ impl Page<'_> {
             body.paragraph(
                 "How much of its limit each shard had used: at the limit, writes to it stop. An engine without shards has \
                  one row. The line at the foot of a cell marks when writes that belong there were slowed down, stopped or \
-                 sent elsewhere.",
+                 sent elsewhere; DiaLSM does so before memtables are full, since the last one grows only as its flush \
+                 gets on.",
             );
         }
         if !untold.is_empty() {
@@ -366,7 +180,7 @@ impl Page<'_> {
         both(body, &format!("latency-{at}"), |sheet| sheet.latency(workload, runs));
         body.raw("</figure>\n");
         let rows = runs.iter().flat_map(|run| {
-            run.latency_us.iter().map(|(kind, _)| {
+            run.latency_us.keys().map(|kind| {
                 let of = |part: &str| {
                     let metric = format!("latency_us.{kind}.{part}");
                     cell(self.figures.median(workload, &run.engine, &metric), microseconds)
@@ -452,90 +266,6 @@ impl Page<'_> {
             );
         });
     }
-
-    pub(super) fn provenance(&self, body: &mut Html) {
-        body.heading("h2", "provenance", "How it was measured");
-        body.paragraph(
-            "Engines take turns, each engine and round in a process of its own on the system's allocator, with the same \
-             calls, totals and threads.",
-        );
-        for origin in self.origins {
-            if let Some(file) = &origin.file {
-                body.element("h3", &format!("File {file}"));
-            }
-            if origin.command.is_empty() {
-                body.class("p", "muted", "The command was not recorded.");
-            } else {
-                body.command(&shell_words(&origin.command));
-            }
-            match &origin.environment {
-                Some(environment) => {
-                    body.table("Environment", &headings("", [""]), &environment_rows(environment))
-                }
-                None => body.class("p", "muted", "The environment was not recorded."),
-            }
-            if origin.generator_ops_per_sec > 0.0 {
-                body.paragraph(&format!(
-                    "Keys and values alone: {} a second on one thread.",
-                    count(origin.generator_ops_per_sec)
-                ));
-            }
-        }
-        body.paragraph(&self.cost_of_sampling());
-        body.element("h3", "Options in effect");
-        for engine in self.engines {
-            if let Some(run) = self.figures.report.runs.iter().find(|run| run.engine == *engine) {
-                body.details(engine, |body| body.literal(&run.options));
-            }
-        }
-    }
-
-    /// The highest share of a run that looking took, of one processor.
-    fn cost_of_sampling(&self) -> String {
-        let of_run = |run: &Run| Some((run.sampling_seconds? / run.seconds, run.samples.len()));
-        let all = self.figures.report.runs.iter().filter_map(of_run);
-        let most = all.filter(|(share, _)| share.is_finite()).max_by(|a, b| a.0.total_cmp(&b.0));
-        match most {
-            Some((share, looks)) => format!(
-                "Stalls, shards, CPU, memory and bytes were looked at by a thread of the engine's process, in the run \
-                 where that took most {looks} times, which took {} % of one processor's time.",
-                trim(100.0 * share)
-            ),
-            None => "Nothing was looked at during the runs, so there is less to see over time.".into(),
-        }
-    }
-}
-
-/// The command as a shell takes it.
-fn shell_words(words: &[String]) -> Vec<String> {
-    let quoted = |word: &String| {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%".contains(c);
-        match word.is_empty() || !word.chars().all(is_plain) {
-            true => format!("'{}'", word.replace('\'', "'\\''")),
-            false => word.clone(),
-        }
-    };
-    words.iter().map(quoted).collect()
-}
-
-fn environment_rows(environment: &Environment) -> Vec<(String, Vec<Cell>)> {
-    let processors = format!("{}, {} processors", environment.cpu, environment.processors);
-    let memory = format!("{} GiB", figure(environment.memory_bytes as f64 / (1u64 << 30) as f64));
-    let revision = match environment.revision.as_str() {
-        "" => "not known".to_owned(),
-        revision => format!("{revision} (changes on top of it do not show)"),
-    };
-    let all = [
-        ("begun", date(environment.unix_seconds)),
-        ("CPU", processors),
-        ("memory", memory),
-        ("kernel", environment.kernel.clone()),
-        ("file system", environment.file_system.clone()),
-        ("program", environment.program.clone()),
-        ("revision", revision),
-        ("compiler", environment.compiler.clone()),
-    ];
-    all.into_iter().map(|(name, value)| (name.to_owned(), vec![Cell::Words(value)])).collect()
 }
 
 /// What was asked of all engines.
@@ -553,26 +283,19 @@ fn how(runs: &[&Run]) -> String {
     )
 }
 
+const NOT_SAMPLED: &str = "nothing was looked at during the run, so there are no rows of causes.";
+const DOOR_ONLY: &str = "whether writes are slowed down or stopped is told meanwhile, but not why; causes are counted at \
+                         the end.";
+const NOTHING_TOLD: &str = "when and why writers wait is not told; the shading is all there is.";
+
 /// What there is not to see of an engine's stalls.
-fn untold_of_stalls(run: &Run) -> String {
+fn untold_of_stalls(run: &Run) -> Option<&'static str> {
     let tells = |what: fn(&crate::engine::Look) -> bool| run.samples.iter().any(|s| what(&s.engine));
-    if run.samples.is_empty() {
-        return format!(
-            "{}: nothing was looked at during the run, so there is no row of causes.",
-            run.engine
-        );
-    }
-    if tells(|look| look.stall_seconds.is_some()) {
-        return String::new();
-    }
-    match tells(|look| look.door.is_some()) {
-        true => format!(
-            "{} tells meanwhile whether writes are slowed down or stopped, but not why; at the end it counts causes.",
-            run.engine
-        ),
-        false => {
-            format!("{} does not tell when or why its writers wait; the shading is all there is.", run.engine)
-        }
+    match run.samples.is_empty() {
+        true => Some(NOT_SAMPLED),
+        false if tells(|look| look.stall_seconds.is_some()) => None,
+        false if tells(|look| look.door.is_some()) => Some(DOOR_ONLY),
+        false => Some(NOTHING_TOLD),
     }
 }
 
@@ -580,79 +303,4 @@ fn unsampled(runs: &[&Run]) -> String {
     let names: Vec<String> =
         runs.iter().filter(|run| run.samples.is_empty()).map(|run| run.engine.clone()).collect();
     format!("Of {} nothing was looked at during the run.", joined(&names))
-}
-
-/// The causes of a run's stalls, as the engine counts them.
-fn causes(run: &Run) -> String {
-    let mut parts = Vec::new();
-    for (name, cause) in &run.stall.by_cause {
-        let seconds = cause.seconds.filter(|seconds| *seconds > 0.0);
-        let times = cause.count.filter(|times| *times > 0);
-        match (times, seconds) {
-            (Some(times), Some(seconds)) => {
-                parts.push(format!("{name} {times} times, {}\u{a0}s", figure(seconds)))
-            }
-            (Some(times), None) => parts.push(format!("{name} {times} times")),
-            (None, Some(seconds)) => parts.push(format!("{name} {}\u{a0}s", figure(seconds))),
-            (None, None) => {}
-        }
-    }
-    match (parts.is_empty(), run.stall.by_cause.is_empty()) {
-        (true, true) => "not counted".into(),
-        (true, false) => "none".into(),
-        _ => parts.join("; "),
-    }
-}
-
-/// Operations a second and standing time of all engines, in spans of whole windows.
-fn time_table(body: &mut Html, runs: &[&Run]) {
-    let windows = runs.iter().map(|run| run.timeline.len()).max().unwrap_or(0);
-    if windows == 0 {
-        body.paragraph("There are none.");
-        return;
-    }
-    let group = windows.div_ceil(TIME_ROWS_MAX);
-    let names =
-        runs.iter().flat_map(|run| [format!("{} ops/s", run.engine), format!("{} gap ms", run.engine)]);
-    let row = |at: usize| {
-        let cells = runs.iter().flat_map(|run| {
-            let chunk = run.timeline.chunks(group).nth(at).unwrap_or_default();
-            let (rate, gap) = (rate_of(run, chunk), chunk.iter().map(|point| point.stalled_ms).sum::<f64>());
-            [cell(rate, count), cell((!chunk.is_empty()).then_some(gap), |gap| format!("{gap:.0}"))]
-        });
-        (trim(at as f64 * group as f64 / 10.0), cells.collect::<Vec<Cell>>())
-    };
-    let rows: Vec<(String, Vec<Cell>)> = (0..windows.div_ceil(group)).map(row).collect();
-    body.table("Figures over time", &headings("from s", names), &rows);
-}
-
-/// The operations a second of some windows, of which the last may be cut off by the end of the run.
-fn rate_of(run: &Run, chunk: &[TimelinePoint]) -> Option<f64> {
-    let (first, last) = (chunk.first()?, chunk.last()?);
-    let end = (last.t_ms as f64 / 1e3 + 0.1).min(run.seconds);
-    let ops: u64 = chunk.iter().map(|point| point.ops).sum();
-    Some(ops as f64 / (end - first.t_ms as f64 / 1e3).max(0.001))
-}
-
-/// How near each shard came, and for how much of the samples it was not open.
-fn shard_table(body: &mut Html, run: &Run) {
-    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-    let row = |shard: usize| {
-        let looks = || run.samples.iter().filter_map(move |sample| sample.engine.shards.get(shard));
-        let told = looks().count();
-        let closed = looks().filter(|look| !look.is_open).count();
-        let mut cells: Vec<Cell> =
-            MEASURES.iter().map(|measure| cell(highest(run, Some(shard), measure), percent)).collect();
-        cells.push(cell((told > 0).then(|| closed as f64 / told as f64), percent));
-        cells.push(cell(Some(told as f64), count));
-        (format!("shard {shard}"), cells)
-    };
-    let rows: Vec<(String, Vec<Cell>)> = (0..run.shard_limits.len()).map(row).collect();
-    let names = MEASURES.iter().map(|measure| measure.0.to_owned());
-    let names = names.chain(["not open".to_owned(), "looks".to_owned()]);
-    body.paragraph(&format!(
-        "The highest share of each limit, of which the map shows {HEAT_STEPS} steps, and the share of looks at which the \
-         shard was not open."
-    ));
-    body.table("Shards", &headings("", names), &rows);
 }

@@ -189,7 +189,7 @@ fn a_record_with_little_in_it_makes_a_page() {
         text_of(&checked(&page))
     };
     let text = document_text(&report(vec![bare]));
-    assert!(text.contains("The command was not recorded.") && text.contains("nothing was looked at"));
+    assert!(text.contains("The command was not recorded.") && text.contains("e: nothing was looked at"));
     let mut one = full("e", "w", 10.0);
     one.samples.truncate(1);
     one.timeline.truncate(1);
@@ -199,7 +199,7 @@ fn a_record_with_little_in_it_makes_a_page() {
     for sample in &mut silent.samples {
         sample.engine = Look::default();
     }
-    assert!(document_text(&report(vec![silent])).contains("e does not tell when or why its writers wait"));
+    assert!(document_text(&report(vec![silent])).contains("e: when and why writers wait is not told"));
 }
 
 #[test]

@@ -109,14 +109,29 @@ pub(crate) fn trim(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// Letters of the usual fonts are 0.6 of their size wide or less, on the average of a word.
+fn most_letters(width: f64, size: f64) -> usize {
+    (width / (0.6 * size)).max(3.0) as usize
+}
+
 /// A text that is no wider than `width`; the end of a longer one gives way to an ellipsis.
 pub(super) fn fitted(text: &str, width: f64, size: f64) -> String {
-    // Letters of the usual fonts are 0.6 of their size or less, on the average of a word.
-    let most = (width / (0.6 * size)).max(3.0) as usize;
+    let most = most_letters(width, size);
     if text.chars().count() <= most {
         return text.to_owned();
     }
     text.chars().take(most - 1).chain(['…']).collect()
+}
+
+/// A name that is no wider than `width`: the middle of a longer one gives way, since variants of an engine differ at
+/// their ends.
+pub(super) fn fitted_name(name: &str, width: f64, size: f64) -> String {
+    let (count, most) = (name.chars().count(), most_letters(width, size));
+    if count <= most {
+        return name.to_owned();
+    }
+    let (head, tail) = ((most - 1) / 2, most / 2);
+    name.chars().take(head).chain(['…']).chain(name.chars().skip(count - tail)).collect()
 }
 
 /// Moves labels apart that would lie on each other, without changing their order; they stay between the bounds
@@ -173,7 +188,9 @@ mod tests {
         assert_eq!([trim(100.0), trim(0.25), trim(12.34), trim(0.003)], ["100", "0.25", "12.3", "0.003"]);
         assert_eq!([short(f64::NAN), trim(f64::INFINITY), trim(0.0)], ["-", "-", "0"]);
         assert_eq!(fitted("short", 200.0, 12.0), "short");
-        assert_eq!(fitted("a very long name", 60.0, 12.0).chars().count(), 8);
+        assert_eq!(fitted("a very long name", 60.0, 12.0), "a very …");
+        assert_eq!(fitted_name("dialsm:redirect=false", 72.0, 12.0), "dial…false");
+        assert_eq!(fitted_name("short", 72.0, 12.0), "short");
     }
 
     #[test]

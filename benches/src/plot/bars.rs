@@ -1,7 +1,7 @@
 //! Medians as bars, a group a workload or a metric, an engine a bar.
 
 use super::Sheet;
-use super::axis::{NORMAL, SMALL, clean, fitted};
+use super::axis::{NORMAL, SMALL, clean, fitted, fitted_name};
 use super::svg::{Anchor, Paint};
 
 /// One engine's bar. It is labelled with its name and with its value and what there is to say about that.
@@ -58,10 +58,11 @@ pub(super) fn bars(sheet: &Sheet<'_>, title: &str, groups: &[Group]) -> String {
                 }
             }
             if sheet.is_narrow() {
-                let label = fitted(&told, sheet.width, SMALL);
+                let room = sheet.width - 7.0 * (bar.label.chars().count() + 2) as f64;
+                let label = format!("{}: {}", fitted_name(&bar.engine, room, SMALL), bar.label);
                 svg.text((left, top + 11.0), SMALL, Anchor::Start, Paint::Ink, &label);
             } else {
-                let name = fitted(&bar.engine, left - 12.0, SMALL);
+                let name = fitted_name(&bar.engine, left - 12.0, SMALL);
                 svg.text((left - 8.0, y + 12.0), SMALL, Anchor::End, Paint::Ink, &name);
                 let x = x_of(bar.value.max(bar.range.map_or(0.0, |range| range.1))) + 8.0;
                 let label = fitted(&bar.label, labels + 30.0, SMALL);

@@ -1,7 +1,7 @@
 //! One quantity of all engines over time: CPU, memory, bytes moved, disk space.
 
 use super::Sheet;
-use super::axis::{Area, Linear, clean, fitted, spread, thinned, trim};
+use super::axis::{Area, Linear, clean, fitted_name, spread, thinned, trim};
 use super::svg::{Anchor, Paint, Svg};
 use crate::result::{Run, Sample};
 
@@ -117,7 +117,7 @@ pub(super) fn lines(sheet: &Sheet<'_>, workload: &str, runs: &[&Run], quantity: 
     for ((index, _), place) in labelled.iter().zip(spread(&wanted, 14.0, area.top + 2.0, area.bottom())) {
         let x = area.right() + 5.0;
         svg.polyline(&[(x, place), (x + 14.0, place)], Paint::Series(*index), DASHES[index % DASHES.len()]);
-        let label = fitted(&runs[*index].engine, 102.0, 11.0);
+        let label = fitted_name(&runs[*index].engine, 102.0, 11.0);
         svg.text((x + 18.0, place + 4.0), 11.0, Anchor::Start, Paint::Ink, &label);
     }
     let description = format!("A line for each of {} engines, over the time of the run.", ends.len());
@@ -134,7 +134,7 @@ fn legend(
 ) -> f64 {
     let (mut x, mut y) = (0.0, top + 8.0);
     for index in shown {
-        let name = fitted(&runs[index].engine, sheet.width - 40.0, 11.0);
+        let name = fitted_name(&runs[index].engine, sheet.width - 40.0, 11.0);
         let width = 42.0 + 6.6 * name.chars().count() as f64;
         if x > 0.0 && x + width > sheet.width {
             (x, y) = (0.0, y + 16.0);

@@ -134,9 +134,11 @@ fn run_heading(sheet: &Sheet<'_>, svg: &mut super::svg::Svg, run: &Run, index: u
     let share = 100.0 * gaps / clean(run.seconds).max(0.001);
     let stood = match run.stall.longest_gap_ms {
         Some(longest) if gaps > 0.0 => {
-            let no_write = if sheet.is_narrow() { "no write for" } else { "no write completed for" };
             let (gaps, share, longest) = (trim(gaps), trim(share), trim(longest));
-            format!("{no_write} {gaps} s ({share} %), at most {longest} ms at once")
+            match sheet.is_narrow() {
+                true => format!("no write for {gaps} s ({share} %), at most {longest} ms"),
+                false => format!("no write completed for {gaps} s ({share} %), at most {longest} ms at once"),
+            }
         }
         _ => "no gap of 10 ms or more between writes".into(),
     };
