@@ -443,7 +443,7 @@ events! {
         entries: u64,
     }
 
-    /// A table's file is removed, or was to be.
+    /// The file of a table that is not needed any more, or came to nothing, is removed, or was to be.
     TableDeleted = "table_deleted", "dialsm::table", |event| match event.error {
         None => Severity::Debug,
         Some(_) => Severity::Warn,

@@ -196,15 +196,17 @@ impl Written {
     pub(crate) fn discard(self, engine: &Engine) {
         for file in self.files {
             file.give_up();
-            unlink(engine, (file.dir_id, file.number));
+            let table = (file.dir_id, file.number);
+            table_deleted(engine, table, engine.env.fs().unlink(&engine.table_path(table)));
         }
         engine.handoff.wake.notify();
     }
 }
 
+/// Removes what has not become a table.
 fn unlink(engine: &Engine, table: TablePlace) {
     // What stays is an orphan: nothing names it, and the next opening removes it.
-    table_deleted(engine, table, engine.env.fs().unlink(&engine.table_path(table)));
+    let _ = engine.env.fs().unlink(&engine.table_path(table));
 }
 
 impl<'a> Outputs<'a> {

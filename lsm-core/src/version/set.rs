@@ -531,7 +531,14 @@ impl VersionSet {
 
 /// Tells of new tables that carry the data from now on.
 fn note_hand_off(engine: &Engine, tree: &Tree, settled: &[TableStep]) {
-    let added = || settled.iter().flat_map(|step| &step.added).map(|(_, table)| table.file_bytes());
+    // A move adds tables that it takes away elsewhere.
+    let is_new = |step: &TableStep, table: &TableFile| {
+        step.removed.iter().all(|(_, removed)| *removed != table.number())
+    };
+    let added = || {
+        let added = settled.iter().flat_map(|step| step.added.iter().map(move |(_, table)| (step, table)));
+        added.filter(|(step, table)| is_new(step, table)).map(|(_, table)| table.file_bytes())
+    };
     if added().next().is_none() {
         return;
     }

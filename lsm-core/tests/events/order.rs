@@ -86,13 +86,17 @@ fn check(events: &[Event]) {
 }
 
 fn flush_ends(events: &[Event]) -> Vec<&FlushEnd> {
-    let end = |event| if let Event::FlushEnd(end) = event { Some(end) } else { None };
-    events.iter().filter_map(end).collect()
+    events
+        .iter()
+        .filter_map(|event| if let Event::FlushEnd(end) = event { Some(end) } else { None })
+        .collect()
 }
 
 fn compaction_ends(events: &[Event]) -> Vec<&CompactionEnd> {
-    let end = |event| if let Event::CompactionEnd(end) = event { Some(end) } else { None };
-    events.iter().filter_map(end).collect()
+    events
+        .iter()
+        .filter_map(|event| if let Event::CompactionEnd(end) = event { Some(end) } else { None })
+        .collect()
 }
 
 #[derive(Default, Debug)]
