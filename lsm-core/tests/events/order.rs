@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dialsm_core::events::{CompactionEnd, FlushEnd};
 use dialsm_core::{ErrorKind, Event, Options, StallCause};
-use dialsm_io::{Fault, OpKind, Rule, SimEnv};
+use dialsm_io::{Env, Fault, OpKind, Rule, SimEnv};
 
 use crate::common::workload::{Drive, Machine};
 use crate::common::{Model, open, tiny, unsynced};
-use crate::{Bench, Ear, flushes};
+use crate::{Bench, Ear, flushes, property};
 
 /// What goes on, event by event.
 #[derive(Default)]
@@ -112,7 +112,11 @@ struct Driven {
 
 fn run(seed: u64, driven: &mut Driven) {
     let (env, ear) = (SimEnv::new(seed), Ear::default());
-    let options = Options { deferred_sync: !seed.is_multiple_of(4), ..tiny() };
+    let mut options = Options { deferred_sync: !seed.is_multiple_of(4), ..tiny() };
+    if seed % 3 > 0 {
+        (options.level0_slowdown_trigger, options.level0_stop_trigger) = (3, 4);
+        options.write_buffers_max = 2;
+    }
     let options = ear.options(&options);
     let machine = Machine::new(&env, env.sim_fs().clone(), &options, Model::new());
     let metrics = env.run(|| {
@@ -204,12 +208,16 @@ fn stalls_begin_change_and_end_with_their_causes() {
             level0_stop_trigger: 4,
             level0_patience: false,
             write_buffers_max: 2,
+            deferred_sync: false,
             ..tiny()
         };
         let db = bench.open(&ear.options(&level0));
         // The compaction opens tables, and is slow.
         bench.faults.add(Rule::nth(OpKind::Open, 1, Fault::Delay(SECOND)).on(".sst"));
-        flushes(&db, 5);
+        while property(&db, "dialsm.is-write-stopped") == 0 {
+            flushes(&db, 1);
+        }
+        db.put(&unsynced(), b"run", b"it waits").expect("put");
         db.wait_until_idle().expect("idle");
         // The flush is slow, and both memtables fill up.
         bench.faults.add(Rule::nth(OpKind::Write, 1, Fault::Delay(SECOND)).on(".sst"));
@@ -218,7 +226,7 @@ fn stalls_begin_change_and_end_with_their_causes() {
         }
         db.wait_until_idle().expect("idle");
         let stalls = db.stalls();
-        assert!(stalls.by_cause[StallCause::Level0 as usize].count > 0);
+        assert!(stalls.by_cause[StallCause::Level0 as usize].count > 0, "{stalls:?}");
         assert!(stalls.by_cause[StallCause::Memtable as usize].count > 0);
         ear.close(&db);
     });
@@ -279,10 +287,9 @@ fn errors_are_told_latched_or_passing() {
             let db = bench.open(&ear.options(&Options { deferred_sync: false, ..tiny() }));
             bench.faults.add(Rule::nth(OpKind::Write, 1, Fault::Errno(errno)).on(".sst"));
             db.put(&unsynced(), b"key", b"value").expect("put");
-            let flushed = db.flush();
-            assert_eq!(flushed.is_err(), is_lasting, "{flushed:?}");
-            if !is_lasting {
-                db.wait_until_idle().expect("the disk has room again");
+            db.flush().expect_err("it fails");
+            while !is_lasting && db.wait_until_idle().is_err() {
+                bench.env.sleep(100_000_000);
             }
             ear.close(&db);
         });
