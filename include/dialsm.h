@@ -304,6 +304,43 @@ typedef uint32_t dialsm_recovery_mode_t;
 #endif // __cplusplus
 
 /**
+ * What the LOG tells.
+ */
+enum dialsm_info_log_level_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * `off`.
+     */
+    DIALSM_INFO_LOG_OFF = 0,
+    /**
+     * `error`.
+     */
+    DIALSM_INFO_LOG_ERROR = 1,
+    /**
+     * `warn`.
+     */
+    DIALSM_INFO_LOG_WARN = 2,
+    /**
+     * `info`.
+     */
+    DIALSM_INFO_LOG_INFO = 3,
+    /**
+     * `debug`.
+     */
+    DIALSM_INFO_LOG_DEBUG = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum dialsm_info_log_level_t dialsm_info_log_level_t;
+#else
+typedef uint32_t dialsm_info_log_level_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * Operations that are written together. One thread at a time.
  */
 typedef struct dialsm_batch_t dialsm_batch_t;
