@@ -307,6 +307,43 @@ typedef uint32_t dialsm_recovery_mode_t;
 #endif // __cplusplus
 
 /**
+ * What the LOG tells.
+ */
+enum dialsm_info_log_level_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * `off`.
+     */
+    DIALSM_INFO_LOG_OFF = 0,
+    /**
+     * `error`.
+     */
+    DIALSM_INFO_LOG_ERROR = 1,
+    /**
+     * `warn`.
+     */
+    DIALSM_INFO_LOG_WARN = 2,
+    /**
+     * `info`.
+     */
+    DIALSM_INFO_LOG_INFO = 3,
+    /**
+     * `debug`.
+     */
+    DIALSM_INFO_LOG_DEBUG = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum dialsm_info_log_level_t dialsm_info_log_level_t;
+#else
+typedef uint32_t dialsm_info_log_level_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * Operations that are written together. One thread at a time.
  */
 typedef struct dialsm_batch_t dialsm_batch_t;
@@ -1275,6 +1312,41 @@ dialsm_code_t dialsm_options_set_log_recycle_max(dialsm_options_t *options,
 dialsm_code_t dialsm_options_set_log_total_bytes_max(dialsm_options_t *options,
                                                      uint64_t log_total_bytes_max,
                                                      dialsm_status_t *status);
+
+/**
+ * What is told in the file `LOG` of the database's directory, a line an event, for people: `error`, `warn`,
+ * `info` or `debug`, each with those before it, or `off`, and there is no such file. Nothing waits
+ * for it or fails because of it. Opened for reading only, a database writes none.
+ * Default: info; of a database.
+ */
+dialsm_code_t dialsm_options_set_info_log_level(dialsm_options_t *options,
+                                                uint32_t info_log_level,
+                                                dialsm_status_t *status);
+
+/**
+ * Size from which `LOG` becomes `LOG.old.` with the time, and a new one is begun; so it is at each
+ * opening. 0 = only then.
+ * Default: 16M bytes, 0 to 1099511627776; of a database.
+ */
+dialsm_code_t dialsm_options_set_max_log_file_size(dialsm_options_t *options,
+                                                   uint64_t max_log_file_size,
+                                                   dialsm_status_t *status);
+
+/**
+ * Files of that kind that are kept, the present one included.
+ * Default: 20, 1 to 100000; of a database.
+ */
+dialsm_code_t dialsm_options_set_keep_log_file_num(dialsm_options_t *options,
+                                                   uint64_t keep_log_file_num,
+                                                   dialsm_status_t *status);
+
+/**
+ * How often `LOG` gets the statistics (the property `dialsm.stats`). 0 = never.
+ * Default: 600 s, 0 to 1000000000; of a database.
+ */
+dialsm_code_t dialsm_options_set_stats_dump_period_sec(dialsm_options_t *options,
+                                                       uint64_t stats_dump_period_sec,
+                                                       dialsm_status_t *status);
 
 /*
  * COMPARATORS, MERGE OPERATORS AND PREFIX EXTRACTORS IN C

@@ -38,6 +38,24 @@ pub enum dialsm_recovery_mode_t {
 const RECOVERY_MODES: [&str; 4] =
     ["tolerate_corrupted_tail", "absolute_consistency", "point_in_time", "skip_any_corrupted"];
 
+/// What the LOG tells.
+#[repr(u32)]
+#[allow(non_camel_case_types, dead_code, reason = "the names stand in the C header as they are here")]
+pub enum dialsm_info_log_level_t {
+    /// `off`.
+    DIALSM_INFO_LOG_OFF = 0,
+    /// `error`.
+    DIALSM_INFO_LOG_ERROR = 1,
+    /// `warn`.
+    DIALSM_INFO_LOG_WARN = 2,
+    /// `info`.
+    DIALSM_INFO_LOG_INFO = 3,
+    /// `debug`.
+    DIALSM_INFO_LOG_DEBUG = 4,
+}
+
+const INFO_LOG_LEVELS: [&str; 5] = ["off", "error", "warn", "info", "debug"];
+
 /// Create the database when the directory holds none. Off, opening one that is missing fails
 /// with `NotFound`.
 /// Default: true; of a database.
@@ -687,4 +705,51 @@ pub extern "C" fn dialsm_options_set_log_total_bytes_max(
     status: Option<&mut Status>,
 ) -> Code {
     run(status, || given(options, "options")?.set_integer("log_total_bytes_max", log_total_bytes_max))
+}
+
+/// What is told in the file `LOG` of the database's directory, a line an event, for people: `error`, `warn`,
+/// `info` or `debug`, each with those before it, or `off`, and there is no such file. Nothing waits
+/// for it or fails because of it. Opened for reading only, a database writes none.
+/// Default: info; of a database.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_options_set_info_log_level(
+    options: Option<&mut OptionSet>,
+    info_log_level: u32,
+    status: Option<&mut Status>,
+) -> Code {
+    run(status, || given(options, "options")?.set_choice("info_log_level", info_log_level, &INFO_LOG_LEVELS))
+}
+
+/// Size from which `LOG` becomes `LOG.old.` with the time, and a new one is begun; so it is at each
+/// opening. 0 = only then.
+/// Default: 16M bytes, 0 to 1099511627776; of a database.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_options_set_max_log_file_size(
+    options: Option<&mut OptionSet>,
+    max_log_file_size: u64,
+    status: Option<&mut Status>,
+) -> Code {
+    run(status, || given(options, "options")?.set_integer("max_log_file_size", max_log_file_size))
+}
+
+/// Files of that kind that are kept, the present one included.
+/// Default: 20, 1 to 100000; of a database.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_options_set_keep_log_file_num(
+    options: Option<&mut OptionSet>,
+    keep_log_file_num: u64,
+    status: Option<&mut Status>,
+) -> Code {
+    run(status, || given(options, "options")?.set_integer("keep_log_file_num", keep_log_file_num))
+}
+
+/// How often `LOG` gets the statistics (the property `dialsm.stats`). 0 = never.
+/// Default: 600 s, 0 to 1000000000; of a database.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_options_set_stats_dump_period_sec(
+    options: Option<&mut OptionSet>,
+    stats_dump_period_sec: u64,
+    status: Option<&mut Status>,
+) -> Code {
+    run(status, || given(options, "options")?.set_integer("stats_dump_period_sec", stats_dump_period_sec))
 }

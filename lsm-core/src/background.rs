@@ -187,12 +187,14 @@ fn run_worker(engine: &Arc<Engine>, index: usize) {
             engine.handoff.wake.notify();
         }
         let Some(job) = next_job(engine) else {
+            engine.events.ring();
             let retry_at = engine.scheduler.state.lock().retry_at;
             let until = [retry_at, next_pause(engine)].into_iter().flatten().min();
             engine.scheduler.wake.wait(seen, until);
             continue;
         };
         caught(engine, || run(engine, job));
+        engine.events.ring();
         engine.scheduler.ended.notify();
         // What has ended may have made several things possible; one worker is awake already.
         engine.scheduler.wake.notify();

@@ -7,21 +7,27 @@
 //! failed sync or a corrupt input says nothing good about a retry.
 
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::events::{self, ErrorLifted, Events};
 use crate::{Error, ErrorKind, Result};
 
 const NONE: u8 = 0;
 const PASSING: u8 = 1;
 const LASTING: u8 = 2;
 
-#[derive(Default)]
 pub(crate) struct BackgroundError {
     grade: AtomicU8,
     first: Mutex<Option<Error>>,
+    events: Arc<Events>,
 }
 
 impl BackgroundError {
+    pub(crate) fn new(events: Arc<Events>) -> BackgroundError {
+        BackgroundError { grade: AtomicU8::new(NONE), first: Mutex::new(None), events }
+    }
+
     /// Latches `error`, met while doing `what`. A lasting error is never replaced.
     pub(crate) fn latch(&self, what: &str, error: &Error) {
         self.latch_graded(what, error, if error.is_passing() { PASSING } else { LASTING });
@@ -48,6 +54,11 @@ impl BackgroundError {
         }
         *first = Some(latched);
         self.grade.store(grade, Ordering::Release);
+        // The caller may hold locks; who wakes the writers rings.
+        self.events.push(|| {
+            let (job, is_lasting) = (Arc::from(what), grade == LASTING);
+            events::BackgroundError { job, is_lasting, error: error.clone() }.into()
+        });
     }
 
     /// Lifts a passing error after the job that met it has succeeded.
@@ -59,6 +70,7 @@ impl BackgroundError {
         if self.grade.load(Ordering::Relaxed) == PASSING {
             *first = None;
             self.grade.store(NONE, Ordering::Release);
+            self.events.push(|| ErrorLifted {}.into());
         }
     }
 
@@ -82,7 +94,7 @@ mod tests {
 
     #[test]
     fn full_disk_passes_and_the_first_lasting_error_stays() {
-        let latch = BackgroundError::default();
+        let latch = BackgroundError::new(Events::none());
         assert!(latch.check().is_ok());
         latch.latch("flush", &Error::new(ErrorKind::NoSpace, "full"));
         assert_eq!(latch.check().expect_err("full").kind(), ErrorKind::NoSpace);

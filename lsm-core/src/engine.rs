@@ -11,6 +11,7 @@ use dialsm_io::{AsyncIo, Env};
 use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
+use crate::events::Events;
 use crate::filename::FileName;
 use crate::handoff::Handoff;
 use crate::keyspace::{self, Keyspaces};
@@ -80,6 +81,7 @@ pub(crate) struct Engine {
     pub(crate) graveyard: Arc<Graveyard>,
     pub(crate) metrics: Metrics,
     pub(crate) error: BackgroundError,
+    pub(crate) events: Arc<Events>,
     pub(crate) next_file: AtomicU64,
     /// Numbers of compactions, for claiming their inputs.
     pub(crate) next_job: AtomicU64,
@@ -177,6 +179,7 @@ impl Engine {
     /// Lets all writers that wait look again.
     pub(crate) fn wake_writers(&self) {
         self.keyspaces.alive().trees.iter().for_each(|tree| tree.stall.wake_all());
+        self.events.ring();
     }
 
     /// Whether writes are logged that do not say otherwise.

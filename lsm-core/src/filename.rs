@@ -6,6 +6,7 @@
 //! MANIFEST-NNNNNN   manifest          LOG       text log for humans
 //! OPTIONS-NNNNNN    options           X.tmp     X being written; goes at the next open
 //! SHARD_DIRS        shard directories SHARD_DIR whose directory it lies in, in each of those
+//! LOG.old.T         an older LOG, T the decimal number of microseconds at which it was put away
 //! ```
 //! `NNNNNN` is the file number in decimal, padded with zeros to six digits. Invariant: a name has
 //! one meaning and a meaning has one name (`000001` is a number, `0000001` is not), so that a file
@@ -37,6 +38,8 @@ pub enum FileName {
     Options(FileNumber),
     /// `LOG`.
     InfoLog,
+    /// `LOG.old.T`: one that was put away at that time, in microseconds since 1970.
+    OldInfoLog(u64),
     /// `SHARD_DIRS`: the shard directories of a database.
     ShardDirs,
     /// `SHARD_DIR`: the marker in one of them.
@@ -61,6 +64,9 @@ impl FileName {
             "SHARD_DIR" => return Some(FileName::ShardDir),
             _ => {}
         }
+        if let Some(digits) = name.strip_prefix("LOG.old.") {
+            return parse_decimal(digits).map(FileName::OldInfoLog);
+        }
         if let Some(digits) = name.strip_prefix("MANIFEST-") {
             return parse_number(digits).map(FileName::Manifest);
         }
@@ -84,6 +90,7 @@ impl FileName {
             FileName::Current
             | FileName::Lock
             | FileName::InfoLog
+            | FileName::OldInfoLog(_)
             | FileName::ShardDirs
             | FileName::ShardDir => None,
         }
@@ -105,6 +112,7 @@ impl fmt::Display for FileName {
             FileName::Lock => f.write_str("LOCK"),
             FileName::Options(n) => write!(f, "OPTIONS-{n}"),
             FileName::InfoLog => f.write_str("LOG"),
+            FileName::OldInfoLog(time) => write!(f, "LOG.old.{time}"),
             FileName::ShardDirs => f.write_str("SHARD_DIRS"),
             FileName::ShardDir => f.write_str("SHARD_DIR"),
             FileName::Temp(name) => f.write_str(name),
@@ -121,6 +129,15 @@ fn parse_number(digits: &str) -> Option<FileNumber> {
     digits.parse().ok().map(FileNumber)
 }
 
+/// A decimal number without leading zeros.
+fn parse_decimal(digits: &str) -> Option<u64> {
+    let is_short = digits == "0" || !digits.starts_with('0');
+    if !is_short || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +149,7 @@ mod tests {
         names.extend([FileName::ShardDirs, FileName::ShardDir]);
         for n in numbers {
             names.extend([FileName::Table(n), FileName::Log(n), FileName::Manifest(n), FileName::Options(n)]);
+            names.push(FileName::OldInfoLog(n.0));
         }
         for name in &names {
             assert_eq!(FileName::parse(&name.to_string()).as_ref(), Some(name), "{name}");
@@ -164,6 +182,10 @@ mod tests {
             "OPTIONS",
             "current",
             "LOCK ",
+            "LOG.old",
+            "LOG.old.",
+            "LOG.old.01",
+            "LOG.old.1x",
             "18446744073709551616.sst",
             "０００００１.sst",
         ];

@@ -22,6 +22,7 @@ use crate::compaction::clues::OtherShards;
 use crate::compaction::output::{Outputs, Written};
 use crate::compaction::visibility::CompactionIter;
 use crate::engine::Engine;
+use crate::events::{Begun, Outcome};
 use crate::handoff::Source;
 use crate::invariants::check_installed;
 use crate::key::user_key;
@@ -40,7 +41,8 @@ const PROGRESS_STEPS: u64 = 64;
 /// `Cancelled` if the tree's keyspace was dropped meanwhile; those of the file system. The memtable
 /// stays sealed and may be flushed again.
 pub(crate) fn run(engine: &Arc<Engine>, tree: &Arc<Tree>, buffer: &Arc<Buffer>) -> Result<()> {
-    let done = Done { tree: tree.clone(), buffer: buffer.clone(), started: engine.env.now() };
+    let (started, begun) = (engine.env.now(), Begun::flush(&engine.events, tree, buffer));
+    let done = Done { tree: tree.clone(), buffer: buffer.clone(), started, begun };
     let watch = Watch::begin(&tree.comparator);
     let written = write_table(engine, tree, buffer, None);
     match Written::watched(written, &watch, engine) {
@@ -57,15 +59,19 @@ struct Done {
     tree: Arc<Tree>,
     buffer: Arc<Buffer>,
     started: Nanos,
+    begun: Begun,
 }
 
 impl Done {
     /// F3.
-    fn install(self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
+    fn install(mut self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
         let bytes = written.as_ref().map_or(0, Written::bytes);
+        let outcome = Outcome::of(&written);
         let installed = written.and_then(|written| install(engine, &self.tree, &self.buffer, written));
+        self.begun.end(&outcome.installed(&installed));
         // From here on the next flush of this tree may begin; after a failure, this one again.
         self.tree.lock().flushing = false;
+        engine.events.ring();
         installed?;
         self.tree.note_flush(engine);
         let input = self.buffer.table.raw_key_bytes() + self.buffer.table.raw_value_bytes();

@@ -32,6 +32,7 @@ pub mod coding;
 pub mod compaction;
 pub mod db;
 mod engine;
+pub mod events;
 #[doc(hidden)]
 pub mod fault;
 pub mod filename;
@@ -78,6 +79,7 @@ pub mod write;
 pub use batch::WriteBatch;
 pub use db::Db;
 pub use dialsm_io::{Error, ErrorKind, Result};
+pub use events::{Event, EventListener};
 #[doc(hidden)]
 pub use handoff::ClueJobs;
 pub use iterator::DbIterator;

@@ -8,6 +8,7 @@
 use parking_lot::Mutex;
 
 use crate::engine::Engine;
+use crate::events::table_deleted;
 use crate::types::TablePlace;
 
 /// Tables that nothing needs any more.
@@ -27,7 +28,7 @@ impl Graveyard {
     pub(crate) fn bury_one(&self, engine: &Engine) -> bool {
         let Some(table) = self.dead.lock().pop() else { return false };
         engine.tables.evict(table.1);
-        let _ = engine.env.fs().unlink(&engine.table_path(table));
+        table_deleted(engine, table, engine.env.fs().unlink(&engine.table_path(table)));
         true
     }
 

@@ -17,6 +17,7 @@ use crate::background::Scheduler;
 use crate::background_error::BackgroundError;
 use crate::cache::{BlockCache, TableCache};
 use crate::engine::Engine;
+use crate::events::{Events, OpenFailed};
 use crate::filename::FileName;
 use crate::handoff::Handoff;
 use crate::keyspace::{Alive, DEFAULT_KEYSPACE, Keyspaces, check_name};
@@ -37,7 +38,7 @@ use crate::version::{TableFile, TableMeta, Version};
 use crate::wal::log::{Log, LogWriter};
 use crate::write::budget::WriteBudget;
 use crate::write::commit::Commit;
-use crate::{Error, ErrorKind, Result, keyspace, options, recovery, unlogged};
+use crate::{Error, ErrorKind, Result, events, keyspace, options, recovery, unlogged};
 
 mod state;
 
@@ -55,6 +56,7 @@ pub(crate) fn open(
     keyspaces: &[(&str, KeyspaceOptions)],
 ) -> Result<Arc<Engine>> {
     env.check_fork()?;
+    let since = env.now();
     check_path(dir)?;
     // Before anything asks them: what the user's objects do wrong must reach no worker.
     let keyspaces = &check(&mut options, keyspaces)?[..];
@@ -78,25 +80,31 @@ pub(crate) fn open(
     let renewal = std::mem::take(&mut dirs.renewal);
     let voids = found.take_voids();
     let engine = build(env, dir, options, keyspaces, found, dirs.locked_with(lock), false)?;
-    recovery::replay(&engine)?;
-    unlogged::recover(&engine, voids)?;
-    renewal.write(engine.env.as_ref())?;
-    // Writes the fresh manifest: there is none to append to yet.
-    engine.versions.settle(&engine)?;
-    save_options(&engine)?;
-    remove_orphans(&engine)?;
+    let recover = || {
+        Events::start(&engine)?;
+        recovery::replay(&engine)?;
+        unlogged::recover(&engine, voids)?;
+        renewal.write(engine.env.as_ref())?;
+        // Writes the fresh manifest: there is none to append to yet.
+        engine.versions.settle(&engine)?;
+        save_options(&engine)?;
+        remove_orphans(&engine)
+    };
+    if let Err(error) = recover() {
+        // Threads that tell of events hold the engine, and with it the lock.
+        engine.events.stop(OpenFailed { error: error.clone() }.into());
+        return Err(error);
+    }
     for tree in &engine.keyspaces.alive().trees {
         tree.refresh_stall(tree.lock());
     }
-    if let Err(error) = Scheduler::start(&engine) {
-        // The workers that did start hold the engine, and with it the lock.
+    if let Err(error) = Scheduler::start(&engine).and_then(|()| unlogged::begin(&engine)) {
+        // The workers that did start hold it, too.
+        engine.events.push(|| OpenFailed { error: error.clone() }.into());
         let _ = stop(&engine);
         return Err(error);
     }
-    if let Err(error) = unlogged::begin(&engine) {
-        let _ = stop(&engine);
-        return Err(error);
-    }
+    events::opened(&engine, since);
     Ok(engine)
 }
 
@@ -398,15 +406,16 @@ pub(crate) fn check<'k>(
 pub(crate) fn build(
     env: Arc<dyn Env>,
     dir: &Path,
-    options: Options,
+    mut options: Options,
     keyspaces: &[(&str, KeyspaceOptions)],
     mut found: Found,
     (table_dirs, lock): (TableDirs, Box<dyn FileLock>),
     read_only: bool,
 ) -> Result<Arc<Engine>> {
+    let events = Events::new(&env, &mut options, read_only);
     let blocks = Arc::new(BlockCache::new(options.block_cache_bytes));
     let graveyard = Arc::new(Graveyard::default());
-    let write_budget = Arc::new(WriteBudget::new(options.write_buffers_total()));
+    let write_budget = Arc::new(WriteBudget::new(options.write_buffers_total(), events.clone()));
     let may_create = options.create_if_missing && !read_only;
     let alive = make_spaces(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget, may_create)?;
     let shards = alive.spaces[0].shards();
@@ -447,7 +456,8 @@ pub(crate) fn build(
         metrics: Metrics::of_shards(shards),
         replay_start: found.replay_start,
         first_record_torn: found.first_record_torn,
-        error: BackgroundError::default(),
+        error: BackgroundError::new(events.clone()),
+        events,
         next_file: AtomicU64::new(found.next_file.0),
         next_job: AtomicU64::new(1),
         closing: AtomicBool::new(false),
@@ -517,6 +527,10 @@ fn remove_from(fs: &dyn Fs, dir: &Path, is_to_go: impl Fn(FileName) -> bool) -> 
 pub(crate) fn stop(engine: &Engine) -> bool {
     let ended = &engine.scheduler.ended;
     let first = !engine.closing.swap(true, Ordering::AcqRel);
+    if !first && engine.events.is_delivering_here() {
+        // Whoever closes waits for the listener that has called us.
+        return false;
+    }
     // Pairs with the fence in `Engine::enter`.
     fence(Ordering::SeqCst);
     if first {
@@ -544,6 +558,7 @@ pub(crate) fn stop(engine: &Engine) -> bool {
         engine.handoff.stop();
         // Nobody submits any more but readers, who are refused from here on.
         engine.io.shutdown();
+        events::close(engine);
         engine.stopped.store(true, Ordering::SeqCst);
         ended.notify();
     }

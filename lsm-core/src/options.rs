@@ -32,7 +32,7 @@ mod tests;
 mod value;
 
 pub use table::{KeyspaceOptions, Options};
-pub use value::{Compression, RecoveryMode};
+pub use value::{Compression, InfoLogLevel, RecoveryMode};
 
 /// The type of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub enum OptionUnit {
     BytesPerSecond,
     /// Bits for each key.
     BitsPerKey,
+    /// Seconds.
+    Seconds,
 }
 
 impl OptionUnit {
@@ -73,6 +75,7 @@ impl OptionUnit {
             OptionUnit::Bytes => "bytes",
             OptionUnit::BytesPerSecond => "bytes/s",
             OptionUnit::BitsPerKey => "bits/key",
+            OptionUnit::Seconds => "s",
         }
     }
 }
@@ -254,6 +257,15 @@ impl Options {
     /// All options of the table, one `name = value` a line.
     pub fn to_text(&self) -> String {
         ROWS.iter().map(|row| format!("{} = {}\n", row.info.name, (row.get)(self))).collect()
+    }
+
+    /// The options whose values differ from those in `usual`: names, values here, values there.
+    pub(crate) fn differing<'o>(
+        &'o self,
+        usual: &'o Options,
+    ) -> impl Iterator<Item = (&'static str, String, String)> + 'o {
+        let both = |row: &'static Row| (row.info.name, (row.get)(self), (row.get)(usual));
+        ROWS.iter().map(both).filter(|(_, value, usual)| value != usual)
     }
 
     /// The defaults, changed by `text`.

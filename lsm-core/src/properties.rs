@@ -63,6 +63,9 @@ pub(crate) const NAMES: &[&str] = &[
     "dialsm.clues",
     "dialsm.rollbacks-under-way",
     "dialsm.collections-under-way",
+    "dialsm.events-dropped",
+    "dialsm.listener-panics",
+    "dialsm.info-log-failures",
 ];
 
 /// The trees that are asked, with the views they have now.
@@ -180,6 +183,9 @@ fn of_database(engine: &Engine, name: &str) -> Option<u64> {
             let jobs = engine.handoff.retained.clue_jobs();
             (jobs.collections_running + jobs.collections_live) as u64
         }
+        "dialsm.events-dropped" => engine.events.dropped(),
+        "dialsm.listener-panics" => engine.events.listener_panics.load(Ordering::Relaxed),
+        "dialsm.info-log-failures" => engine.events.log_failures.load(Ordering::Relaxed),
         "dialsm.iterators" => pins(engine).iterators,
         "dialsm.oldest-iterator-ms" => pins(engine).oldest_ns / 1_000_000,
         "dialsm.pinned-views" => pins(engine).views,

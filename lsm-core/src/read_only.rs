@@ -24,9 +24,10 @@ use dialsm_io::Env;
 use dialsm_io::fs::LockMode;
 
 use crate::engine::Engine;
+use crate::events::{Events, OpenFailed};
 use crate::filename::FileName;
 use crate::options::{KeyspaceOptions, Options};
-use crate::{Error, ErrorKind, Result, open, recovery, unlogged};
+use crate::{Error, ErrorKind, Result, events, open, recovery, unlogged};
 
 /// See [`crate::Db::open_read_only`].
 pub(crate) fn open(
@@ -36,6 +37,7 @@ pub(crate) fn open(
     keyspaces: &[(&str, KeyspaceOptions)],
 ) -> Result<Arc<Engine>> {
     env.check_fork()?;
+    let since = env.now();
     open::check_path(dir)?;
     let keyspaces = &open::check(&mut options, keyspaces)?[..];
     let fs = env.fs();
@@ -52,7 +54,15 @@ pub(crate) fn open(
     let (mut found, dirs) = open::read_state(env.as_ref(), dir, &options, true)?;
     let voids = found.take_voids();
     let engine = open::build(env, dir, options, keyspaces, found, dirs.locked_with(lock), true)?;
-    recovery::replay(&engine)?;
-    unlogged::recover(&engine, voids)?;
+    let recover = || {
+        Events::start(&engine)?;
+        recovery::replay(&engine)?;
+        unlogged::recover(&engine, voids)
+    };
+    if let Err(error) = recover() {
+        engine.events.stop(OpenFailed { error: error.clone() }.into());
+        return Err(error);
+    }
+    events::opened(&engine, since);
     Ok(engine)
 }

@@ -15,10 +15,12 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::compaction::debt::pending_compaction_bytes;
 use crate::compaction::patience::Patience;
 use crate::engine::Engine;
+use crate::events::{Events, RedirectOff, RedirectOn, StallBegin, StallChanged, StallEnd, Taken};
 use crate::key::{Comparator, Kind};
 use crate::manual::seal_all_as_leader;
 use crate::memtable::Memtable;
 use crate::merge_operator::Merging;
+use crate::metrics::StallCause;
 use crate::options::KeyspaceOptions;
 use crate::options::live::LiveKeyspaceOptions;
 use crate::prefix::PrefixExtractor;
@@ -28,7 +30,7 @@ use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
 use crate::version::set::{FlushGroup, Install};
 use crate::write::budget::{Charge, WriteBudget};
-use crate::write::stall::{StallGate, StallInputs, StallReport, admission};
+use crate::write::stall::{Admission, StallGate, StallInputs, StallReport, admission};
 
 /// What the last memtable that may be opened takes before the flush of the oldest has begun, as a
 /// share of its size.
@@ -113,6 +115,15 @@ pub(crate) struct TreeState {
     pub(crate) dropped: bool,
     /// The floor that settles the last flush of writes which are not in the log; 0 before any.
     pub(crate) unlogged_floor: SeqNo,
+    told: Told,
+}
+
+/// What was told of a tree and is not over yet.
+#[derive(Default)]
+struct Told {
+    /// With what was told last: the cause, and whether writes are stopped.
+    stall: Option<(Taken, Nanos, (StallCause, bool))>,
+    redirect: Option<(Taken, Nanos)>,
 }
 
 /// What a tree begins with: what is settled of it, its version and the floor of that.
@@ -162,6 +173,8 @@ pub(crate) struct Tree {
     /// That of the database; tells the trees of two databases apart.
     budget: Arc<WriteBudget>,
     dropped: AtomicBool,
+    /// Bits of the pressure from which on it redirects, while that was told; of infinity else.
+    redirects_from: AtomicU64,
     /// Bytes that the active memtable may have now; see [`Tree::ration`].
     ration: AtomicU64,
     numbers: Numbers,
@@ -194,6 +207,7 @@ impl Tree {
             compactions_paused: 0,
             dropped: false,
             unlogged_floor: 0,
+            told: Told::default(),
         };
         Tree {
             id,
@@ -211,6 +225,7 @@ impl Tree {
             stall: StallGate::new(id.shard, door_changed, stalls),
             budget,
             dropped: AtomicBool::new(false),
+            redirects_from: AtomicU64::new(f64::INFINITY.to_bits()),
         }
     }
 
@@ -527,11 +542,88 @@ impl Tree {
         self.numbers.table_bytes.store(table_bytes, Ordering::Relaxed);
         self.numbers.pressure.store(admission.pressure().to_bits(), Ordering::Release);
         let changed = self.stall.set(admission);
+        if changed && self.events().is_on() {
+            self.tell_stall(&mut state.told, admission);
+            let threshold = f64::from_bits(self.redirects_from.load(Ordering::Relaxed));
+            if !self.is_pressed(threshold) {
+                self.tell_no_redirect(&mut state.told);
+            }
+        }
         drop(view);
         drop(state);
         if changed {
             self.stall.wake_all();
+            self.events().ring();
         }
+    }
+
+    /// Where its events go.
+    pub(crate) fn events(&self) -> &Arc<Events> {
+        &self.budget.events
+    }
+
+    fn tell_stall(&self, told: &mut Told, admission: Admission) {
+        let (keyspace, shard) = (Some(self.name.clone()), Some(self.id.shard));
+        let now = match admission {
+            Admission::Open => None,
+            Admission::Delayed(cause, _) => Some((cause, false)),
+            Admission::Stopped(cause) => Some((cause, true)),
+        };
+        let events = self.events();
+        match (told.stall.take(), now) {
+            (None, None) => {}
+            (None, Some((cause, is_stopped))) => {
+                let taken = events.push_begin(StallBegin { keyspace, shard, cause, is_stopped }.into());
+                told.stall = Some((taken, events.now(), (cause, is_stopped)));
+            }
+            (Some((taken, since, was)), Some((cause, is_stopped))) => {
+                if was != (cause, is_stopped) {
+                    events.push_between(&taken, StallChanged { keyspace, shard, cause, is_stopped }.into());
+                }
+                told.stall = Some((taken, since, (cause, is_stopped)));
+            }
+            (Some((taken, since, (cause, _))), None) => {
+                let duration_us = (events.now() - since) / 1000;
+                events.push_end(taken, StallEnd { keyspace, shard, cause, duration_us }.into());
+            }
+        }
+    }
+
+    /// Tells that values go to others from a pressure of `threshold` on, the first one to `fallback`. Leader only.
+    #[inline]
+    pub(crate) fn note_redirect(&self, threshold: f64, fallback: u16) {
+        if self.events().is_on() && self.redirects_from.load(Ordering::Relaxed) == f64::INFINITY.to_bits() {
+            self.tell_redirect(threshold, fallback);
+        }
+    }
+
+    #[cold]
+    fn tell_redirect(&self, threshold: f64, fallback: u16) {
+        let mut state = self.lock();
+        // A router may redirect without pressure; and where that has just gone, nobody would tell of the end.
+        if !self.is_pressed(threshold) || state.told.redirect.is_some() {
+            return;
+        }
+        self.redirects_from.store(threshold.to_bits(), Ordering::Relaxed);
+        let event = RedirectOn { keyspace: self.name.clone(), shard: self.id.shard, fallback };
+        state.told.redirect = Some((self.events().push_begin(event.into()), self.events().now()));
+        drop(state);
+        self.events().ring();
+    }
+
+    fn tell_no_redirect(&self, told: &mut Told) {
+        self.redirects_from.store(f64::INFINITY.to_bits(), Ordering::Relaxed);
+        if let Some((taken, since)) = told.redirect.take() {
+            let duration_us = (self.events().now() - since) / 1000;
+            let event = RedirectOff { keyspace: self.name.clone(), shard: self.id.shard, duration_us };
+            self.events().push_end(taken, event.into());
+        }
+    }
+
+    /// Tells of the end of all that was told to have begun: the database is closed.
+    pub(crate) fn end_events(&self, state: &mut TreeState) {
+        self.tell_stall(&mut state.told, Admission::Open);
+        self.tell_no_redirect(&mut state.told);
     }
 }
 

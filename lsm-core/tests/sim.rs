@@ -7,6 +7,8 @@ mod common;
 
 use common::workload::{Drive, Machine};
 use common::{Model, contents, open, tiny};
+use dialsm_core::Options;
+use dialsm_core::options::InfoLogLevel;
 use dialsm_io::{Call, SimEnv};
 
 /// Where two runs are compared: every call on the disk, and every step of the schedule.
@@ -27,7 +29,10 @@ struct Driven {
 
 fn run(seed: u64, switch_at_io: bool, driven: &mut Driven) -> Outcome {
     let env = SimEnv::new(seed);
-    let machine = Machine::new(&env, env.sim_fs().clone(), &tiny(), Model::new());
+    // What LOG gets is among the calls that are compared.
+    let info_log_level = if seed.is_multiple_of(2) { InfoLogLevel::Debug } else { InfoLogLevel::Off };
+    let options = Options { info_log_level, max_log_file_size: 16 << 10, ..tiny() };
+    let machine = Machine::new(&env, env.sim_fs().clone(), &options, Model::new());
     env.sim_fs().set_tracing(true);
     if switch_at_io {
         machine.env.switch_at_io();

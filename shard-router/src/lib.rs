@@ -31,10 +31,11 @@ pub mod testing;
 
 pub use db::Db;
 pub use dialsm_core::{
-    AssociativeOperator, CompactRangeOptions, DbIterator, Error, ErrorKind, FlushOptions, Keyspace,
-    KeyspaceOptions, MergeOperator, Options, PrefixExtractor, ReadContext, ReadOptions, Result, Scan,
-    ScanBatch, ScanOptions, Slice, Snapshot, StallCause, StallReport, StallTimes, UpgradeReport,
-    UserPrefixExtractor, VerifyReport, WriteBatch, WriteOptions, key, keyspace, metrics, options,
+    AssociativeOperator, CompactRangeOptions, DbIterator, Error, ErrorKind, Event, EventListener,
+    FlushOptions, Keyspace, KeyspaceOptions, MergeOperator, Options, PrefixExtractor, ReadContext,
+    ReadOptions, Result, Scan, ScanBatch, ScanOptions, Slice, Snapshot, StallCause, StallReport, StallTimes,
+    UpgradeReport, UserPrefixExtractor, VerifyReport, WriteBatch, WriteOptions, events, key, keyspace,
+    metrics, options,
 };
 
 /// The README's example.

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use dialsm::options::Compression;
 use dialsm::testing::ForcedRouter;
-use dialsm::{CompactRangeOptions, Db, ErrorKind, Options, ReadOptions, WriteOptions};
+use dialsm::{CompactRangeOptions, Db, ErrorKind, Event, Options, ReadOptions, WriteOptions};
 use dialsm_io::{Env, Fault, FaultFs, OpKind, Rule, SimEnv, SplitMix64};
 
 const DIR: &str = "/db";
@@ -162,6 +162,53 @@ fn at_the_clue_limit_nothing_more_is_redirected() {
         assert!((1..200).contains(&redirects), "{redirects}: a group may pass the limit, a hundred not");
         assert!(db.stalls().all.total_ns > 0);
     });
+}
+
+/// Redirecting begins and ends, and a rollback tells how many values it has brought home.
+#[test]
+fn redirects_and_their_way_home_are_told() {
+    let heard: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let into = heard.clone();
+    let listener = move |event: &Event, _wall_us: u64| into.lock().expect("no panic").push(event.clone());
+    let options = Options { listeners: vec![Arc::new(listener)], ..options(4) };
+    let mut rolled_back = 0;
+    slow_flushes(8, options, |db| {
+        for n in 0..240 {
+            db.put(&WriteOptions::default(), format!("{:03}", n % 80).as_bytes(), &value(n)).expect("put");
+            db.put(&WriteOptions::default(), b"hot", &value(n)).expect("put");
+        }
+        db.rollback().expect("rollback");
+        db.wait_until_idle().expect("idle");
+        assert!(db.metrics().counters.redirects > 0);
+        rolled_back = db.metrics().counters.clues_rolled_back;
+        db.close().expect("close");
+    });
+    let heard = heard.lock().expect("no panic");
+    let mut redirecting = BTreeMap::new();
+    let (mut redirects, mut rollbacks, mut values) = (0, 0, 0);
+    for event in heard.iter() {
+        match event {
+            Event::RedirectOn(on) => {
+                redirects += 1;
+                assert_ne!(on.shard, on.fallback);
+                assert_eq!(redirecting.insert(on.shard, on.fallback), None, "twice");
+            }
+            Event::RedirectOff(off) => assert!(redirecting.remove(&off.shard).is_some()),
+            Event::RollbackBegin(begin) => {
+                assert!(begin.clues > 0);
+                rollbacks += 1;
+            }
+            Event::RollbackEnd(end) => {
+                assert!(end.error.is_none());
+                rollbacks -= 1;
+                values += end.values;
+            }
+            _ => {}
+        }
+    }
+    assert!(redirects > 0 && redirecting.is_empty() && rollbacks == 0);
+    assert!(values > 0);
+    assert_eq!(values, rolled_back);
 }
 
 /// A compaction has its table of clues open from beginning to end, beside many tables of values, each of

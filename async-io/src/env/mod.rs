@@ -39,6 +39,11 @@ pub trait Env: Send + Sync + 'static {
     /// Wall-clock time in milliseconds since 1970, for humans only: nothing is decided by it.
     fn wall_ms(&self) -> u64;
 
+    /// The same in microseconds.
+    fn wall_us(&self) -> u64 {
+        self.wall_ms().saturating_mul(1000)
+    }
+
     /// Fresh random bits: the operating system's in life, the seed's in a simulation.
     fn random_u64(&self) -> u64;
 

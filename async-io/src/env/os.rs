@@ -117,9 +117,13 @@ impl Env for OsEnv {
     }
 
     fn wall_ms(&self) -> u64 {
+        self.wall_us() / 1000
+    }
+
+    fn wall_us(&self) -> u64 {
         // A clock set before 1970 reads as 1970: nothing is decided by it.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
     fn random_u64(&self) -> u64 {

@@ -158,7 +158,11 @@ impl Env for SimEnv {
     }
 
     fn wall_ms(&self) -> u64 {
-        WALL_START_MS + self.now() / 1_000_000
+        self.wall_us() / 1000
+    }
+
+    fn wall_us(&self) -> u64 {
+        WALL_START_MS * 1000 + self.now() / 1000
     }
 
     fn random_u64(&self) -> u64 {

@@ -5,14 +5,39 @@ use std::fmt::Write as _;
 use anyhow::{Result, bail};
 use dialsm::options::{OptionInfo, OptionType, OptionUnit, describe};
 
-/// Types of choices: the C enumeration, and its words in the order of their numbers.
-const CHOICES: [(&str, &str, &[&str]); 2] = [
-    ("dialsm_compression_t", "DIALSM_COMPRESSION_", &["none", "lz4", "zstd"]),
-    (
-        "dialsm_recovery_mode_t",
-        "DIALSM_RECOVERY_",
-        &["tolerate_corrupted_tail", "absolute_consistency", "point_in_time", "skip_any_corrupted"],
-    ),
+/// A type of choices.
+struct Choices {
+    what: &'static str,
+    /// The C enumeration, and what its constants begin with.
+    name: &'static str,
+    prefix: &'static str,
+    /// The words in the order of their numbers, and the constant that holds them.
+    words: &'static [&'static str],
+    constant: &'static str,
+}
+
+const CHOICES: [Choices; 3] = [
+    Choices {
+        what: "A codec of table blocks.",
+        name: "dialsm_compression_t",
+        prefix: "DIALSM_COMPRESSION_",
+        words: &["none", "lz4", "zstd"],
+        constant: "COMPRESSIONS",
+    },
+    Choices {
+        what: "What recovery does with damage in the commit log.",
+        name: "dialsm_recovery_mode_t",
+        prefix: "DIALSM_RECOVERY_",
+        words: &["tolerate_corrupted_tail", "absolute_consistency", "point_in_time", "skip_any_corrupted"],
+        constant: "RECOVERY_MODES",
+    },
+    Choices {
+        what: "What the LOG tells.",
+        name: "dialsm_info_log_level_t",
+        prefix: "DIALSM_INFO_LOG_",
+        words: &["off", "error", "warn", "info", "debug"],
+        constant: "INFO_LOG_LEVELS",
+    },
 ];
 
 /// The Rust type of the setter's argument, and the call that sets it.
@@ -23,12 +48,10 @@ fn argument(info: &OptionInfo) -> Result<(&'static str, String)> {
         OptionType::Integer => ("u64", format!("set_integer({name:?}, {name})")),
         OptionType::Number => ("f64", format!("set_number({name:?}, {name})")),
         OptionType::Choice(words) => {
-            let Some((_, prefix, known)) = CHOICES.iter().find(|(_, _, known)| same(known, words)) else {
+            let Some(choices) = CHOICES.iter().find(|choices| same(choices.words, words)) else {
                 bail!("option {name}: a choice without a C enumeration: {words:?}");
             };
-            let words = if prefix.contains("COMPRESSION") { "COMPRESSIONS" } else { "RECOVERY_MODES" };
-            let _ = known;
-            ("u32", format!("set_choice({name:?}, {name}, &{words})"))
+            ("u32", format!("set_choice({name:?}, {name}, &{})", choices.constant))
         }
     })
 }
@@ -47,12 +70,7 @@ pub(crate) fn rust_source() -> Result<String> {
          use dialsm_capi_logic::raw::given;\n\
          use dialsm_capi_logic::{Code, OptionSet, Status};\n",
     );
-    for (name, prefix, words) in CHOICES {
-        let what = if prefix.contains("COMPRESSION") {
-            "A codec of table blocks."
-        } else {
-            "What recovery does with damage in the commit log."
-        };
+    for Choices { what, name, prefix, words, constant } in CHOICES {
         let _ = write!(
             out,
             "\n/// {what}\n#[repr(u32)]\n#[allow(non_camel_case_types, dead_code, reason = \"the names stand in the C header as they are here\")]\n\
@@ -62,7 +80,6 @@ pub(crate) fn rust_source() -> Result<String> {
             let _ = writeln!(out, "    /// `{word}`.\n    {prefix}{} = {number},", word.to_uppercase());
         }
         out.push_str("}\n");
-        let constant = if prefix.contains("COMPRESSION") { "COMPRESSIONS" } else { "RECOVERY_MODES" };
         let list = words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
         let _ = writeln!(out, "\nconst {constant}: [&str; {}] = [{list}];", words.len());
     }
@@ -126,8 +143,8 @@ pub(crate) fn c_calls() -> Result<String> {
             OptionType::Choice(words) => {
                 let number = CHOICES
                     .iter()
-                    .find(|(_, _, known)| same(known, words))
-                    .and_then(|(_, _, known)| known.iter().position(|word| *word == info.default));
+                    .find(|choices| same(choices.words, words))
+                    .and_then(|choices| choices.words.iter().position(|word| *word == info.default));
                 match number {
                     Some(number) => number.to_string(),
                     None => bail!("option {}: its default is none of its words", info.name),

@@ -24,6 +24,7 @@ use super::visibility::CompactionIter;
 use crate::background::{cancelled, panicked};
 use crate::callback::Watch;
 use crate::engine::Engine;
+use crate::events::{Begun, Outcome};
 use crate::handoff::{Reserved, Source};
 use crate::invariants::check_installed;
 use crate::key::user_key;
@@ -60,7 +61,8 @@ pub(crate) fn run(
     wait: bool,
 ) -> Result<()> {
     let clues = clue_ways(engine, plan);
-    let done = Done { tree: tree.clone(), plan: plan.clone(), clues, reserved, started: engine.env.now() };
+    let (started, begun) = (engine.env.now(), Begun::compaction(&engine.events, tree, plan));
+    let done = Done { tree: tree.clone(), plan: plan.clone(), clues, reserved, started, begun };
     if plan.trivial_move {
         engine.metrics.add(Counter::TrivialMoves, plan.files().count() as u64);
         return done.install(engine, Ok(Written::default()));
@@ -95,6 +97,7 @@ struct Done {
     clues: ClueWays,
     reserved: Option<Reserved>,
     started: Nanos,
+    begun: Begun,
 }
 
 impl Done {
@@ -102,10 +105,13 @@ impl Done {
     fn install(mut self, engine: &Arc<Engine>, written: Result<Written>) -> Result<()> {
         let bytes = written.as_ref().map_or(0, Written::bytes);
         let reserved = self.reserved.take();
+        let outcome = Outcome::of(&written);
         let installed = written
             .and_then(|written| install(engine, &self.tree, &self.plan, self.clues, written, reserved));
         {
             let mut state = self.tree.lock();
+            // Before another compaction may begin that takes its tables.
+            self.begun.end(&outcome.installed(&installed));
             self.plan.release();
             state.compactions_running -= 1;
             self.tree.refresh_stall(state);
@@ -114,6 +120,7 @@ impl Done {
         // the inputs may be a table that the reaper has to answer for.
         engine.schedule();
         engine.handoff.wake.notify();
+        engine.events.ring();
         let is_suspect = self.plan.is_suspect();
         installed.map_err(|error| match is_suspect && is_damage(&error) {
             // Its bytes may be gone with its sync; it is made again, and then this is.
@@ -263,7 +270,8 @@ impl SubJobs {
             }
             entries.next()?;
         }
-        entries.counts().note(&engine.metrics, self.tree.id.shard);
+        let counts = entries.counts();
+        counts.note(&engine.metrics, self.tree.id.shard);
         let mut written = match self.class {
             // Its range tombstones are in other tables.
             Some(Class::Clues) => Written::default(),
@@ -278,6 +286,7 @@ impl SubJobs {
                 }
             }
         }
+        written.rolled_back = counts.rolled_back;
         Ok(written)
     }
 

@@ -21,6 +21,7 @@ use dialsm_io::stream::{StreamOptions, StreamWriter};
 use crate::Result;
 use crate::callback::Watch;
 use crate::engine::Engine;
+use crate::events::{TableCreated, TableRef, table_deleted};
 use crate::fault::Fault;
 use crate::format::{FileHeader, FileKind};
 use crate::handoff::{Handoff, Maker, NewFile, Source};
@@ -82,14 +83,22 @@ pub(crate) struct Written {
     files: Vec<Arc<NewFile>>,
     /// Where each is to lie.
     levels: Vec<u8>,
+    /// Clues that were replaced by their values in them.
+    pub(crate) rolled_back: u64,
 }
 
 impl Written {
+    /// The tables as events name them.
+    pub(crate) fn table_refs(&self) -> Vec<TableRef> {
+        self.tables.iter().zip(&self.levels).map(|(meta, level)| TableRef::of_meta(*level, meta)).collect()
+    }
+
     /// Takes over the tables of `other`, which follow in key order.
     pub(crate) fn append(&mut self, mut other: Written) {
         self.tables.append(&mut other.tables);
         self.files.append(&mut other.files);
         self.levels.append(&mut other.levels);
+        self.rolled_back += other.rolled_back;
     }
 
     /// Bytes of all tables.
@@ -187,12 +196,14 @@ impl Written {
     pub(crate) fn discard(self, engine: &Engine) {
         for file in self.files {
             file.give_up();
-            unlink(engine, (file.dir_id, file.number));
+            let table = (file.dir_id, file.number);
+            table_deleted(engine, table, engine.env.fs().unlink(&engine.table_path(table)));
         }
         engine.handoff.wake.notify();
     }
 }
 
+/// Removes what has not become a table.
 fn unlink(engine: &Engine, table: TablePlace) {
     // What stays is an orphan: nothing names it, and the next opening removes it.
     let _ = engine.env.fs().unlink(&engine.table_path(table));
@@ -453,7 +464,13 @@ impl<'a> Outputs<'a> {
                     let is_urgent = self.priority == Priority::Flush;
                     NewFile::new(place, written.file_bytes, self.attempt, is_urgent, landing, permit)
                 };
-                self.finished.tables.push(TableMeta::of_written(place, self.epoch, written));
+                let meta = TableMeta::of_written(place, self.epoch, written);
+                self.engine.events.emit(|| {
+                    let (keyspace, shard) = (self.tree.name.clone(), self.tree.id.shard);
+                    let table = TableRef::of_meta(self.level as u8, &meta);
+                    TableCreated { keyspace, shard, table, entries: meta.entries }.into()
+                });
+                self.finished.tables.push(meta);
                 self.finished.files.push(file.clone());
                 self.finished.levels.push(self.level as u8);
                 self.engine.handoff.take_on(self.engine, &file);

@@ -22,6 +22,7 @@ pub(super) fn run(engine: &Arc<Engine>) {
         let seen = handoff.wake.epoch();
         let mut progress = false;
         caught(engine, || progress = step(engine));
+        engine.events.ring();
         if progress {
             scheduler.ended.notify();
             scheduler.wake.notify();

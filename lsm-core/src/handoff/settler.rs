@@ -16,6 +16,7 @@ pub(super) fn run(engine: &Arc<Engine>) {
         let seen = handoff.wake.epoch();
         let mut progress = false;
         caught(engine, || progress = settle(engine));
+        engine.events.ring();
         if progress {
             scheduler.ended.notify();
             scheduler.wake.notify();

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use super::value::{Range, Value};
-use super::{Compression, OptionInfo, OptionScope, OptionUnit, RecoveryMode, Row};
+use super::{Compression, InfoLogLevel, OptionInfo, OptionScope, OptionUnit, RecoveryMode, Row};
 use crate::key::Comparator;
 use crate::merge_operator::MergeOperator;
 use crate::prefix::PrefixExtractor;
@@ -138,6 +138,11 @@ macro_rules! database_options {
             /// where they are until a compaction rewrites them, and a directory may be left out once none
             /// is there any more. At most 255. [`Options::load`] knows those of the last opening.
             pub shard_dirs: Vec<std::path::PathBuf>,
+            /// Who hears of flushes, compactions, stalls, errors and the like, in this order; see
+            /// [`EventListener`](crate::events::EventListener). The database takes them at its opening and
+            /// lets go of them when it is closed. A subscriber of the crate `tracing` that is in force at the opening hears the
+            /// same without being among them, after them: targets `dialsm::flush` and so on.
+            pub listeners: Vec<Arc<dyn crate::events::EventListener>>,
             /// For tests of checkers only; see [`crate::fault`].
             #[doc(hidden)]
             pub break_on_purpose: Option<crate::fault::Fault>,
@@ -146,7 +151,7 @@ macro_rules! database_options {
         impl Default for Options {
             /// Settings for a small machine: two cores, a block cache of 32 MiB.
             fn default() -> Options {
-                Options { $( $name: $default, )+ $( $object: $object_default, )* router: None, shard_dirs: Vec::new(), break_on_purpose: None }
+                Options { $( $name: $default, )+ $( $object: $object_default, )* router: None, shard_dirs: Vec::new(), listeners: Vec::new(), break_on_purpose: None }
             }
         }
 
@@ -393,4 +398,19 @@ options! {
     /// Bytes of log at which the tree with the oldest memtable is flushed, so that a tree that
     /// is seldom written does not hold the whole log. Not below `log_segment_bytes`.
     log_total_bytes_max: u64 [Bytes] = 512 * MIB, in MIB..=16 * TIB, Live, Database;
+
+    /// What is told in the file `LOG` of the database's directory, a line an event, for people: `error`, `warn`,
+    /// `info` or `debug`, each with those before it, or `off`, and there is no such file. Nothing waits
+    /// for it or fails because of it. Opened for reading only, a database writes none.
+    info_log_level: InfoLogLevel [None] = InfoLogLevel::Info, in ANY, Open, Database;
+
+    /// Size from which `LOG` becomes `LOG.old.` with the time, and a new one is begun; so it is at each
+    /// opening. 0 = only then.
+    max_log_file_size: u64 [Bytes] = 16 * MIB, in 0..=TIB, Open, Database;
+
+    /// Files of that kind that are kept, the present one included.
+    keep_log_file_num: usize [Count] = 20, in 1..=100_000, Open, Database;
+
+    /// How often `LOG` gets the statistics (the property `dialsm.stats`). 0 = never.
+    stats_dump_period_sec: u64 [Seconds] = 600, in 0..=1_000_000_000, Open, Database;
 }

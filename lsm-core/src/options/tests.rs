@@ -46,7 +46,9 @@ fn every_option_round_trips_alone() {
         assert_ne!(shown, info.default, "{}", info.name);
         let read = Options::from_text(&options.to_text()).expect("own text");
         assert_eq!(read.to_text(), options.to_text());
-        let changed = read.to_text().lines().filter(|l| !Options::default().to_text().contains(*l)).count();
+        let usual = Options::default().to_text();
+        let is_usual = |line: &&str| usual.lines().any(|other| other == *line);
+        let changed = read.to_text().lines().filter(|line| !is_usual(line)).count();
         assert_eq!(changed, 1, "{} changed one line", info.name);
     }
 }
@@ -203,7 +205,7 @@ fn document() -> String {
     }
     out.push_str(
         "\n## Without a text form\n\n\
-         Comparator, merge operator, prefix extractor and router are objects, given at each opening. So are the paths of\n\
+         Comparator, merge operator, prefix extractor, router and event listeners are objects, given at each opening. So are the paths of\n\
          `shard_dirs`, directories for the tables of shards: at most 255, by default none, so that all tables lie in the\n\
          database's own directory. New tables of shard i go to the i-th, from the front again behind the last. Which\n\
          directories an opening needs, makes and refuses is told at `Options::shard_dirs`; `Options::load` knows those of\n\

@@ -195,6 +195,22 @@ choices! {
 }
 
 choices! {
+    /// What the LOG tells.
+    InfoLogLevel {
+        /// There is none.
+        Off = "off",
+        /// Jobs that failed, and writes that stopped for good.
+        Error = "error",
+        /// Stalls, full disks, and what else is out of order, too.
+        Warn = "warn",
+        /// Flushes, compactions and all that happens regularly, too, and statistics.
+        Info = "info",
+        /// Single files, too.
+        Debug = "debug",
+    }
+}
+
+choices! {
     /// What recovery does with damage in the commit log. The log's reader defines each exactly.
     RecoveryMode {
         /// A torn tail is dropped, other damage refused.

@@ -37,6 +37,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use dialsm_io::env::Nanos;
 use parking_lot::Mutex;
 
 use super::edit::{KeyspaceDesc, ManifestRecord, TreeEdit};
@@ -44,6 +45,7 @@ use super::manifest::{self, ManifestWriter};
 use super::{Removed, TableFile, Version};
 use crate::Result;
 use crate::engine::Engine;
+use crate::events::{HandOff, ManifestRotated};
 use crate::fault::Fault;
 use crate::filename::FileName;
 use crate::gate::{Gate, GateGuard};
@@ -68,6 +70,8 @@ pub(crate) struct Kept {
     removed: Vec<Arc<TableFile>>,
     together: Option<Arc<FlushGroup>>,
     _reserved: Option<Reserved>,
+    /// When it was made live.
+    since: Nanos,
 }
 
 /// A change of a tree that has just been made live.
@@ -195,7 +199,8 @@ impl VersionSet {
         let Install { removed, added, version, floor, leaving, mut reserved, together } = install;
         reserved.iter_mut().for_each(Reserved::set_live);
         let is_bound = together.is_some();
-        let kept = Kept { version, removed: leaving, together, _reserved: reserved };
+        let since = tree.events().now();
+        let kept = Kept { version, removed: leaving, together, _reserved: reserved, since };
         let step = Step::new(removed, added, floor, kept).bound(is_bound);
         let mut ledgers = self.ledgers.lock();
         let number = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
@@ -280,7 +285,9 @@ impl VersionSet {
         if engine.options.load().break_on_purpose == Some(Fault::EarlyUnlink) {
             unlink_too_early(engine, &change);
         }
-        let replay_start = self.log_change(engine, nothing, &change)?;
+        let logged = self.log_change(engine, nothing, &change);
+        engine.events.ring();
+        let replay_start = logged?;
         change.moves.into_iter().for_each(|moved| self.follow(engine, moved));
         let created = change.created.iter().flat_map(|space| space.trees.iter().cloned());
         self.durable.lock().extend(created);
@@ -304,6 +311,7 @@ impl VersionSet {
         state.durable = version;
         state.durable_floor = step.floor.unwrap_or(state.durable_floor);
         drop(state);
+        note_hand_off(engine, &tree, &settled);
         for step in &settled {
             step.payload.removed.iter().for_each(|table| table.set_obsolete(&engine.graveyard));
             // Durable, or consumed: no table of a settled step has to be made again.
@@ -446,6 +454,7 @@ impl VersionSet {
         engine.metrics.add_all(&begun);
         *manifest = Manifest { number, start_bytes: writer.size(), writer: Some(writer) };
         self.note_named(snapshot.log_named);
+        engine.events.push(|| ManifestRotated { number: number.0, bytes: manifest.start_bytes }.into());
         // Nothing names the old one any more; a failure leaves an orphan for the next opening.
         let _ = engine.env.fs().unlink(&old);
         Ok(())
@@ -541,6 +550,33 @@ impl VersionSet {
         let ready = ready_steps(&ledgers, &self.groups.lock());
         ready.into_iter().any(|(id, steps)| ledgers[&id].line.can_move(steps))
     }
+}
+
+/// Tells of new tables that carry the data from now on.
+fn note_hand_off(engine: &Engine, tree: &Tree, settled: &[TableStep]) {
+    // A move adds tables that it takes away elsewhere.
+    let is_new = |step: &TableStep, table: &TableFile| {
+        step.removed.iter().all(|(_, removed)| *removed != table.number())
+    };
+    let added = || {
+        let added = settled.iter().flat_map(|step| step.added.iter().map(move |(_, table)| (step, table)));
+        added.filter(|(step, table)| is_new(step, table)).map(|(_, table)| table.file_bytes())
+    };
+    if added().next().is_none() {
+        return;
+    }
+    engine.events.emit(|| {
+        let since = settled.iter().map(|step| step.payload.since).min().unwrap_or_default();
+        HandOff {
+            keyspace: tree.name.clone(),
+            shard: tree.id.shard,
+            steps: settled.len() as u64,
+            files: added().count() as u64,
+            bytes: added().sum(),
+            delay_us: (engine.env.now() - since) / 1000,
+        }
+        .into()
+    });
 }
 
 impl TreeMove {

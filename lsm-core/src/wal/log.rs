@@ -25,6 +25,7 @@ use dialsm_io::{File, Fs};
 use parking_lot::Mutex;
 
 use crate::engine::Engine;
+use crate::events::LogRotated;
 use crate::filename::FileName;
 use crate::gate::Gate;
 use crate::metrics::Counter;
@@ -470,6 +471,7 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
         });
         (prev, segments.spare.pop_front())
     };
+    let is_recycled = spare.is_some();
     let writer = match spare {
         Some((file, old_path)) => {
             let writer = SegmentWriter::create(file, &log.db_id, number, prev, first_seqno)?;
@@ -501,5 +503,7 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
         ours: true,
     });
     log.note_size(&segments);
+    drop(segments);
+    engine.events.emit(|| LogRotated { number: number.0, is_recycled, first_seqno }.into());
     Ok(writer)
 }

@@ -13,9 +13,14 @@
 //! limit is sealed; a flush is due for each of those. So a full budget always has a flush that ends
 //! it, or an active memtable to switch, which a waiting writer does by itself (rule 20).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use dialsm_io::env::Nanos;
 use parking_lot::Mutex;
+
+use crate::events::{Events, StallBegin, StallEnd, Taken};
+use crate::metrics::StallCause;
 
 /// See the module header.
 pub(crate) struct WriteBudget {
@@ -27,6 +32,10 @@ pub(crate) struct WriteBudget {
     /// Bytes of those whose table is not durable yet.
     retained: AtomicU64,
     full: AtomicBool,
+    /// Where stalls are told, those of this budget and, since all trees share it, those of the trees.
+    pub(crate) events: Arc<Events>,
+    has_told: AtomicBool,
+    told: Mutex<Option<(Taken, Nanos)>>,
 }
 
 /// A memtable's share, kept in its buffer.
@@ -47,13 +56,16 @@ enum Stage {
 }
 
 impl WriteBudget {
-    pub(crate) fn new(limit: u64) -> WriteBudget {
+    pub(crate) fn new(limit: u64, events: Arc<Events>) -> WriteBudget {
         WriteBudget {
             limit: AtomicU64::new(limit),
             active: AtomicU64::new(0),
             sealed: AtomicU64::new(0),
             retained: AtomicU64::new(0),
             full: AtomicBool::new(false),
+            events,
+            has_told: AtomicBool::new(false),
+            told: Mutex::new(None),
         }
     }
 
@@ -142,6 +154,37 @@ impl WriteBudget {
         let limit = self.limit();
         let is_full = self.bytes() > limit + limit / 4 || self.retained() > limit;
         self.full.store(is_full, Ordering::Release);
+        if !is_full && self.has_told.load(Ordering::Acquire) {
+            self.end_stall();
+        }
+    }
+
+    /// A writer waits for it.
+    pub(crate) fn begin_stall(&self) {
+        if !self.events.is_on() || self.has_told.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        {
+            let mut told = self.told.lock();
+            let event =
+                StallBegin { keyspace: None, shard: None, cause: StallCause::Memtable, is_stopped: true };
+            if told.is_none() {
+                *told = Some((self.events.push_begin(event.into()), self.events.now()));
+            }
+        }
+        self.events.ring();
+    }
+
+    /// Nobody does any more. Whoever frees the writers rings.
+    #[cold]
+    pub(crate) fn end_stall(&self) {
+        let mut told = self.told.lock();
+        self.has_told.store(false, Ordering::Release);
+        if let Some((taken, since)) = told.take() {
+            let duration_us = (self.events.now() - since) / 1000;
+            let event = StallEnd { keyspace: None, shard: None, cause: StallCause::Memtable, duration_us };
+            self.events.push_end(taken, event.into());
+        }
     }
 
     /// As [`WriteBudget::is_full`], after a look at the sums: two who note at once may leave an old
@@ -181,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_is_sealed_counts_until_it_is_flushed() {
-        let budget = WriteBudget::new(1000);
+        let budget = WriteBudget::new(1000, Events::none());
         let [a, b, c] = [Charge::default(), Charge::default(), Charge::default()];
         budget.charge(&a, 600);
         budget.charge(&b, 300);

@@ -175,6 +175,7 @@ impl<'a> GroupRouter<'a> {
         let primary = tree.id.shard;
         let fallback = router.fallback(primary, states)?;
         let state = states.get_mut(usize::from(fallback)).filter(|_| fallback != primary)?;
+        tree.note_redirect(self.pressure, fallback);
         state.memtable_bytes += (op.key.len() + op.value.len()) as u64;
         self.clues_left = Some(left - 1);
         Some(fallback)

@@ -283,6 +283,7 @@ impl StallGate {
             let now = engine.env.now();
             let mut admission = self.admission();
             if engine.write_budget.is_still_full() {
+                engine.write_budget.begin_stall();
                 relieve_budget(engine);
                 admission = Admission::Stopped(StallCause::Memtable);
             } else if admission != Admission::Open && detour() {

@@ -9,9 +9,11 @@
 use dialsm::router::HashRouter;
 use dialsm::testing::ForcedRouter;
 use dialsm_core::Options;
+use dialsm_core::options::InfoLogLevel;
 
 pub(crate) fn defaults() -> Options {
-    let mut options = Options::default();
+    // What counts calls counts those that matter; `events.rs` and `sim.rs` have a LOG.
+    let mut options = Options { info_log_level: InfoLogLevel::Off, ..Options::default() };
     if let Ok(text) = std::env::var("DIALSM_TEST_OPTIONS") {
         options.apply_text(&text.replace(',', "\n")).expect("options in DIALSM_TEST_OPTIONS");
     }

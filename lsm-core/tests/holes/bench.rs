@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dialsm_core::key::{Comparator, UserComparator};
-use dialsm_core::options::Compression;
+use dialsm_core::options::{Compression, InfoLogLevel};
 use dialsm_core::{
     Db, Keyspace, KeyspaceOptions, MergeOperator, Options, ReadOptions, WriteBatch, WriteOptions,
     merge_operator,
@@ -46,6 +46,7 @@ pub(crate) fn by_hand() -> Options {
         compression: Compression::None,
         compression_bottom: Compression::None,
         merge_operator: Some(merge_operator::append(b"+")),
+        info_log_level: InfoLogLevel::Off,
         ..Options::default()
     }
 }

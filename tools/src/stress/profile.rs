@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use dialsm::testing::ForcedRouter;
 use dialsm_core::fault::Fault as Break;
-use dialsm_core::options::Compression;
+use dialsm_core::options::{Compression, InfoLogLevel};
 use dialsm_core::routing::RouterObject;
 use dialsm_core::{Error, Options, merge_operator};
 use dialsm_io::{Env, Fault, OpKind, Rule, SplitMix64};
@@ -108,6 +108,7 @@ impl Profile {
         let mut permille = shards(&mut options, &mut rng);
         // Dice of their own: those above and below stay what they were.
         options.shard_dirs = shard_dirs(&mut SplitMix64::new(seed ^ 0xd125));
+        info_log(&mut options, &mut SplitMix64::new(seed ^ 0x106));
         let cut_one_in = 10 + rng.below(30);
         let (without_log, together) = (rng.chance(1, 3), rng.chance(1, 3));
         options.log = fixed.log.unwrap_or(!without_log);
@@ -236,6 +237,15 @@ fn shards(options: &mut Options, rng: &mut SplitMix64) -> u64 {
     options.clue_cache = one_of(&[1, 0]) == 1;
     options.clue_reserve_bytes = one_of(&[4, 64]) << 10;
     one_of(&[0, 100, 300, 700])
+}
+
+/// The text log: in half of the runs, in small files, few of them.
+fn info_log(options: &mut Options, rng: &mut SplitMix64) {
+    let levels = [InfoLogLevel::Off, InfoLogLevel::Off, InfoLogLevel::Info, InfoLogLevel::Debug];
+    options.info_log_level = levels[rng.below(4) as usize];
+    options.max_log_file_size = [4 << 10, 64 << 10][rng.below(2) as usize];
+    options.keep_log_file_num = 1 + rng.below(3) as usize;
+    options.stats_dump_period_sec = [0, 1][rng.below(2) as usize];
 }
 
 /// The directories of shards, on other devices for all the engine knows: none in half of the runs, else

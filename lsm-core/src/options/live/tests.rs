@@ -24,6 +24,7 @@ fn quiet() -> Options {
         log_recycle_max: 0,
         compression: Compression::None,
         compression_bottom: Compression::None,
+        info_log_level: super::super::InfoLogLevel::Off,
         ..Options::default()
     }
 }
