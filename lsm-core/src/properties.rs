@@ -4,6 +4,7 @@
 //! floor is the least of them). What belongs to the database is the same for whoever is asked.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::compaction::debt::pending_compaction_bytes;
 use crate::engine::Engine;
