@@ -34,7 +34,9 @@
  *                gives DIALSM_POISONED from then on; others are not touched. What was written is not lost.
  * 13 Out of      Memory whose size the caller names gives DIALSM_OUT_OF_MEMORY where it can't be had. Any other failed
  *    memory.     allocation ends the process.
- * 14 fork().     In the child every call on what the parent opened gives DIALSM_FORKED.
+ * 14 fork().     In the child every call on what the parent opened gives DIALSM_FORKED; iterators there stand nowhere, and
+ *                what is freed stays as it is. If the parent had a database open at the fork, the child can open none,
+ *                nor look into one, before an exec: DIALSM_FORKED. Else it may open its own.
  * 15 Stability.  Within one DIALSM_ABI_VERSION nothing that is here changes; enumerations keep their values and may get
  *                more, structures that begin with `size` may get longer.
  */
@@ -134,7 +136,7 @@ enum dialsm_code_t
      */
     DIALSM_CLOSED = 40,
     /**
-     * A child of fork() may not use what its parent opened.
+     * A child of fork() may not use what its parent opened, nor open anything if that was still open.
      */
     DIALSM_FORKED = 41,
     /**
@@ -155,7 +157,8 @@ enum dialsm_code_t
      */
     DIALSM_NEWER_FORMAT = 62,
     /**
-     * The operating system failed a call.
+     * The operating system failed a call. Where dialsm_status_os_error() is EMFILE or ENFILE: try again; writing resumes
+     * by itself when there are file descriptors.
      */
     DIALSM_IO = 80,
     /**
@@ -452,7 +455,8 @@ typedef struct dialsm_values_t dialsm_values_t;
 typedef struct dialsm_write_options_t dialsm_write_options_t;
 
 /**
- * The order of two keys.
+ * The order of two keys, as memcmp() says it: below 0 where `a` comes before `b`, 0 where they are equal, above 0 where
+ * `a` comes after `b`. By how much does not matter. It can't fail.
  */
 typedef int (*dialsm_compare_fn)(void *state,
                                  const uint8_t *a,
@@ -461,12 +465,16 @@ typedef int (*dialsm_compare_fn)(void *state,
                                  size_t b_len);
 
 /**
- * Frees the state of a callback object.
+ * Frees the state of a callback object, when nothing uses it any more.
  */
 typedef void (*dialsm_destroy_fn)(void *state);
 
 /**
- * Makes a value of a base and operands.
+ * Makes the value of `key` of its base and of operands, oldest first: at least one, `operands[i]` with `operand_lens[i]`
+ * bytes. `base` is NULL where there is no value below the operands (`base_len` is 0 then, as for an empty value, which
+ * is not NULL). The value goes to `result`, which is valid within the call only, by dialsm_merge_result_set() or
+ * dialsm_merge_result_append(). Returns any number but 0 where it made one. 0, or 1 without a result, is a failure:
+ * the key can't be read then (DIALSM_CALLBACK), and nothing of it is lost.
  */
 typedef int (*dialsm_full_merge_fn)(void *state,
                                     const uint8_t *key,
@@ -479,7 +487,8 @@ typedef int (*dialsm_full_merge_fn)(void *state,
                                     dialsm_merge_result_t *result);
 
 /**
- * Makes one operand of several.
+ * Makes one operand that stands for several, at least two, oldest first, and gives it to `result` as a full merge does.
+ * What is older is not shown. Returns 0 where there is no such operand, which is never wrong: they stay as they are.
  */
 typedef int (*dialsm_partial_merge_fn)(void *state,
                                        const uint8_t *key,
@@ -490,7 +499,9 @@ typedef int (*dialsm_partial_merge_fn)(void *state,
                                        dialsm_merge_result_t *result);
 
 /**
- * Finds the prefix of a key.
+ * Says where in `key` its prefix begins and how long it is: `*prefix_start` (0 where it is not set) and `*prefix_len`
+ * are bytes, and together at most `key_len`: else scans that need the prefix fail with DIALSM_CALLBACK, and tables are
+ * written without prefixes. A prefix may be empty. Returns any number but 0 where the key has one, and 0 where it has none.
  */
 typedef int (*dialsm_extract_fn)(void *state,
                                  const uint8_t *key,
@@ -1340,17 +1351,26 @@ dialsm_code_t dialsm_options_set_stats_dump_period_sec(dialsm_options_t *options
 /*
  * COMPARATORS, MERGE OPERATORS AND PREFIX EXTRACTORS IN C
  *
- * Their functions are called from any thread, several at once. They must always give the same answer for the same
- * arguments, not keep the pointers they get, not call into the database, and return: neither longjmp() nor an
- * exception may leave them. `destroy` (NULL: nothing) is called once with `state`, when nothing uses the object any
- * more: at the latest when its handle, all options with it and all databases opened with them are gone; also
- * where the creation fails.
+ * Their functions are called on any thread, of the caller's or of the database's own, several at once, also with the
+ * same `state`: what it points at must be fit for that. They must always give the same answer for the same
+ * arguments, as long as the database exists, not keep or write to the pointers they get, not call into the database,
+ * and return: neither longjmp() nor an exception may leave them. Keys and values may be empty; a pointer to nothing
+ * is not NULL, but for a base that is absent, and nothing may be read there.
+ *
+ * `state` belongs to the object from the call of *_create on, whether that succeeds or not; NULL is as good as any.
+ * `destroy` (NULL: nothing) is called once with it, on any thread, when nothing uses the object any more: when its
+ * handle, all options with it and all databases opened with them are gone, iterators and scans included; where the
+ * creation fails, within that call.
+ *
+ * `name` has 1 to 255 bytes, does not begin with "dialsm.", and is stored: whatever would give other answers needs
+ * another name. It is copied.
  */
 
 /**
- * An order of keys: `compare` must be a total order. `name` has 1 to 255 bytes, does not begin with "dialsm.", and
- * is stored. `equal_is_identical` says that keys which compare equal are always the same bytes: filters, and more
- * than one shard, need that.
+ * An order of keys: `compare` must be a total order. Where it contradicts itself, writes or reads give
+ * DIALSM_CALLBACK, or DIALSM_CORRUPTION with the comparator's name for tables that it does not fit; nothing that the
+ * log holds is lost. `equal_is_identical` says that keys which compare equal are always the same bytes: filters, and
+ * more than one shard, need that.
  */
 dialsm_code_t dialsm_comparator_create(const char *name,
                                        size_t name_len,
@@ -1373,7 +1393,7 @@ void dialsm_comparator_free(dialsm_comparator_t *comparator);
 
 /**
  * A merge operator. Whenever the calls succeed, what they make must not depend on how operands are grouped: merging
- * some of them first, partially or fully, gives the same value. `partial_merge` may be NULL. `name` is stored.
+ * some of them first, partially or fully, gives the same value. `partial_merge` may be NULL.
  */
 dialsm_code_t dialsm_merge_operator_create(const char *name,
                                            size_t name_len,
@@ -1403,8 +1423,8 @@ dialsm_code_t dialsm_merge_operator_create_append(const void *delimiter,
 void dialsm_merge_operator_free(dialsm_merge_operator_t *merge_operator);
 
 /**
- * Within a merge: takes a copy of what it made, in place of what was given before. Any code but DIALSM_OK: it has
- * nothing then.
+ * Within a merge: takes a copy of what it made, in place of what was given before; an empty value is one, too. Any
+ * code but DIALSM_OK: it has nothing then.
  */
 dialsm_code_t dialsm_merge_result_set(dialsm_merge_result_t *result,
                                       const void *value,
@@ -1418,7 +1438,7 @@ dialsm_code_t dialsm_merge_result_append(dialsm_merge_result_t *result,
                                          size_t value_len);
 
 /**
- * A prefix extractor. All keys with one prefix must lie together in the order of keys. `name` as a comparator's.
+ * A prefix extractor. All keys with one prefix must lie together in the order of keys.
  */
 dialsm_code_t dialsm_prefix_extractor_create(const char *name,
                                              size_t name_len,
@@ -1688,8 +1708,10 @@ dialsm_code_t dialsm_scan_options_set_ahead_bytes_max(dialsm_scan_options_t *opt
  */
 
 /**
- * Opens the database in the directory `path`, or creates it. One process at a time, and one handle: others get
- * DIALSM_BUSY.
+ * Opens the database in the directory `path`, or creates it and the directories above it, all with mode 0700 (less
+ * the umask). The path is UTF-8, not empty and without a zero byte; a relative one is good as long as the working
+ * directory stays the same. Where a file stands in the way: DIALSM_INVALID_ARGUMENT. One process at a time, and one
+ * handle: others get DIALSM_BUSY.
  */
 dialsm_code_t dialsm_open(const char *path,
                           size_t path_len,
@@ -1899,8 +1921,9 @@ dialsm_code_t dialsm_write(const dialsm_db_t *db,
 /*
  * WRITE BATCHES
  *
- * A call that fails adds nothing. What a keyspace will not take (a merge without an operator) is found when the
- * batch is written.
+ * A call that fails adds nothing. All keyspaces of a batch are those of one opening of one database, and it can be
+ * written to that one only: else DIALSM_INVALID_ARGUMENT, where it is added or written. What a keyspace will not take
+ * (a merge without an operator) is found when the batch is written.
  */
 
 /**
@@ -1909,7 +1932,8 @@ dialsm_code_t dialsm_write(const dialsm_db_t *db,
 dialsm_batch_t *dialsm_batch_create(void);
 
 /**
- * A batch from the bytes of another (dialsm_batch_data()), of this process or any. The bytes are copied.
+ * A batch from the bytes of another (dialsm_batch_data()), of this process or any. The bytes are copied. They name
+ * keyspaces by their ids, and so mean those with the same ids in the database that the batch is written to.
  */
 dialsm_code_t dialsm_batch_create_from_data(const void *data,
                                             size_t data_len,

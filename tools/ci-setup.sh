@@ -22,11 +22,11 @@ if ! command -v cc > /dev/null; then
     exit 1
 fi
 
-# What the C interface's samples are built with, beside a C compiler; those that are missing are skipped there.
-for program in pkg-config cmake; do
+# What the C interface's samples and tests are built with, beside a C compiler; those that are missing are skipped there.
+for program in pkg-config cmake clang; do
     if ! command -v "$program" > /dev/null; then
         as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$program" \
-            || note "no $program: the sample that needs it is skipped"
+            || note "no $program: what needs it is skipped"
     fi
 done
 

@@ -11,7 +11,7 @@
 #   lib/libdialsm.so.X.Y, libdialsm.so -> it, libdialsm.a
 #   lib/pkgconfig/dialsm.pc                  pkg-config --cflags --libs dialsm
 #   lib/cmake/dialsm/                        find_package(dialsm): dialsm::dialsm, dialsm::static
-#   include/dialsm.h
+#   include/dialsm.h, include/dialsm.hpp
 set -euo pipefail
 
 usage() { sed -n '2,/^set/p' "$0" | sed -e '/^set/d' -e 's/^# \{0,1\}//' >&2; exit 2; }

@@ -88,7 +88,9 @@ benchmark_program() {
     local out=$scratch/bench.json
     cargo build --locked -p dialsm-bench
     target/debug/dialsm-bench --benchmarks fillrandom,overwrite,readrandom,seekrandom,deleterandom,ycsba \
-        --engines lsm-core,null --num 3000 --threads 2 --rounds 1 --json "$out" > "$scratch/table"
+        --engines lsm-core,null --num 3000 --threads 2 --rounds 1 --json "$out" --report "$scratch/page" > "$scratch/table"
+    grep -q 'Throughput and stalls' "$scratch/page/report.html"
+    target/debug/dialsm-bench report "$scratch/page2" "$out" "$out"
     cat "$scratch/table"
     grep -q '"engine":"lsm-core"' "$out"
     grep -q '"metric":"ops_per_sec"' "$out"

@@ -42,6 +42,7 @@ use parking_lot::Mutex;
 use crate::env::{Env, Event, JobHandle, Nanos, wait_for_end};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::File;
+use crate::histogram::{Histogram, HistogramSnapshot};
 use crate::limiter::Permit;
 use crate::ring::AsyncIo;
 use work::Work;
@@ -132,6 +133,7 @@ struct Shared {
     /// What failed once, by path, with the first error.
     failed: Mutex<BTreeMap<PathBuf, Error>>,
     counts: Counts,
+    file_sync_ns: Histogram,
 }
 
 struct Intake {
@@ -162,6 +164,7 @@ impl Durability {
             done_event: env.event(),
             failed: Mutex::default(),
             counts: Counts::default(),
+            file_sync_ns: Histogram::new(),
         });
         let gone = Gone(Arc::clone(&shared));
         let thread = env.spawn("dialsm-sync", Box::new(move || gone.work()))?;
@@ -218,6 +221,12 @@ impl Durability {
             in_flight_bytes: read(&counts.bytes),
             in_flight_bytes_peak: read(&counts.bytes_peak),
         }
+    }
+
+    /// How long syncs of files have taken, in nanoseconds, from their submission until their end was seen. Failed
+    /// ones count, too.
+    pub fn file_sync_ns(&self) -> HistogramSnapshot {
+        self.shared.file_sync_ns.snapshot()
     }
 
     /// Refuses further requests, ends all that were taken, and returns when the thread is gone. The

@@ -112,6 +112,11 @@ struct Inner {
     os_code: Option<i32>,
 }
 
+/// Whether the process, or the system, has as many files open as it may.
+pub(crate) fn is_out_of_descriptors(os_code: Option<i32>) -> bool {
+    matches!(os_code, Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// The result of a fallible DiaLSM call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -168,6 +173,23 @@ impl Error {
     pub fn at_offset(mut self, offset: u64) -> Error {
         self.0.offset.get_or_insert(offset);
         self
+    }
+
+    /// The same error with the operating system's error number behind it, unless it has one already.
+    #[must_use]
+    pub fn with_os_code(mut self, os_code: Option<i32>) -> Error {
+        self.0.os_code = self.0.os_code.or(os_code);
+        self
+    }
+
+    /// Whether the same call may succeed later by itself: the disk is full, or no file descriptor is left.
+    pub fn is_passing(&self) -> bool {
+        self.kind() == ErrorKind::NoSpace || is_out_of_descriptors(self.os_code())
+    }
+
+    /// Whether something stands where a directory should be, or should not yet be anything.
+    pub fn is_in_the_way(&self) -> bool {
+        self.kind() == ErrorKind::AlreadyExists || self.os_code() == Some(libc::ENOTDIR)
     }
 
     /// What the caller should do about it.

@@ -7,7 +7,7 @@
 //! threads, events; `env/os.rs` the system's, `env/sim.rs` a simulation), [`ring`] (asynchronous
 //! I/O: io_uring, a thread pool, a simulation), [`durable`] (files and their names made durable in
 //! the background), [`stream`] (a file written front to back by a thread that never waits), [`limiter`]
-//! (how much may be under way), [`rng`].
+//! (how much may be under way), [`histogram`] (of latencies), [`rng`].
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -19,6 +19,7 @@ pub mod durable;
 pub mod env;
 pub mod error;
 pub mod fs;
+pub mod histogram;
 pub mod limiter;
 pub mod ring;
 pub mod rng;
@@ -36,6 +37,7 @@ pub use fs::fault::{Fault, FaultFs, Rule};
 pub use fs::os::OsFs;
 pub use fs::sim::{CrashPolicy, SimFs};
 pub use fs::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, OpenOptions};
+pub use histogram::{Histogram, HistogramSnapshot};
 pub use limiter::{Limiter, LimiterOptions, LimiterStats, Permit, Priority};
 pub use ring::sim::SimIoOptions;
 pub use ring::{AsyncIo, Buf, Done, IoKind, IoOp, IoOptions, IoStats, IoTicket, ReadAt};

@@ -36,7 +36,7 @@ fn files_and_directories_are_private_and_close_on_exec() {
             found += 1;
         }
     }
-    assert_eq!(found, 3);
+    assert_eq!(found, 4, "two handles on the file, the lock, and its directory");
 }
 
 /// Not a test of its own: the body of the other process, told what to do by its environment.

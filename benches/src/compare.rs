@@ -10,6 +10,7 @@
 use crate::child::ChildJob;
 use crate::config::{Config, Rate};
 use crate::engines;
+use crate::environment::Environment;
 use crate::generate::{KeyBuf, Rng, ValueGen, value_pool};
 use crate::result::{Report, Run};
 use crate::session;
@@ -56,6 +57,8 @@ pub(crate) fn compare_at(config: &Config, mut rates: BTreeMap<String, f64>) -> R
     let mut report = Report {
         generator_ops_per_sec: generator_rate(config),
         flags: serde_json::to_value(config)?,
+        command: std::env::args().collect(),
+        environment: Some(Environment::of(&place.root)),
         ..Report::default()
     };
     for round in 1..=config.rounds {

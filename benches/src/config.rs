@@ -117,6 +117,9 @@ pub(crate) struct Config {
     pub(crate) db: Option<PathBuf>,
     pub(crate) json: Option<PathBuf>,
     pub(crate) plot: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
+    /// Milliseconds between two looks at engine and process during the timed part; 0 is none.
+    pub(crate) sample_ms: u64,
     pub(crate) out: Option<PathBuf>,
     /// Parts of names of a suite's cells, of which one that is run has at least one; all where there are none.
     pub(crate) only: Vec<String>,
@@ -159,6 +162,8 @@ impl Default for Config {
             db: None,
             json: None,
             plot: None,
+            report: None,
+            sample_ms: 100,
             out: None,
             only: Vec::new(),
             restart: false,

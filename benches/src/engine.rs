@@ -126,6 +126,53 @@ impl Background {
     }
 }
 
+/// How writes fare, where an engine tells no seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Door {
+    Open,
+    Delayed,
+    Stopped,
+}
+
+/// What an engine tells of itself while it works, cheaply; what it does not know is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Look {
+    /// Seconds so far in which a writer waited, whatever for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stall_seconds: Option<f64>,
+    /// The same by cause.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) stall_seconds_by_cause: BTreeMap<String, f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) door: Option<Door>,
+    /// By shard; one in an engine without.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) shards: Vec<ShardLook>,
+}
+
+/// The state of a shard, or of an engine that has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShardLook {
+    /// Of memtables that are not flushed.
+    pub(crate) memtable_bytes: u64,
+    /// Sorted runs of level 0.
+    pub(crate) l0_runs: u64,
+    /// Bytes that its compactions have to write.
+    pub(crate) pending_bytes: u64,
+    /// Writes that belong here are neither slowed down nor sent elsewhere.
+    pub(crate) is_open: bool,
+}
+
+/// Where writes to a shard stop; absent is a limit that the engine does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShardLimits {
+    pub(crate) memtable_bytes: Option<u64>,
+    pub(crate) l0_runs: Option<u64>,
+    pub(crate) pending_bytes: Option<u64>,
+}
+
 /// A position in the key order. After a move, `valid` says whether there is an entry.
 pub(crate) trait KvCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()>;
@@ -187,6 +234,15 @@ pub(crate) trait KvEngine: Send + Sync {
     fn flush(&self) -> Result<()>;
     fn pending(&self) -> Result<Pending>;
     fn stats(&self) -> Result<EngineStats>;
+    /// What it can tell at any time without holding anybody up. What it tells of its shards may be as old as
+    /// the call before.
+    fn look(&self) -> Look {
+        Look::default()
+    }
+    /// The limits of its shards, of which a look has told so many.
+    fn shard_limits(&self, _shards: usize) -> Vec<ShardLimits> {
+        Vec::new()
+    }
     /// Clues that there are now; nothing in an engine without shards.
     fn clues(&self) -> Option<u64> {
         None

@@ -21,6 +21,11 @@ pub(crate) enum Command {
         words: Vec<String>,
         config: Box<Config>,
     },
+    /// The page of results that were recorded earlier.
+    Report {
+        dir: PathBuf,
+        files: Vec<PathBuf>,
+    },
     /// Internal: one engine and one round, as a job file says.
     Child(PathBuf),
 }
@@ -226,6 +231,11 @@ const FLAGS: &[Flag] = &[
     flag!(db, "directory under which each engine gets one of its own"),
     flag!(json, "file for all results"),
     flag!(plot, "directory for drawings"),
+    flag!(report, "directory for a page of the run, report.html: one file with all charts in it"),
+    flag!(
+        sample_ms,
+        "milliseconds between looks at stalls, shards, CPU, memory and disk for the page; 0 is none"
+    ),
     flag!(out, "directory of a suite's results and state"),
     flag!(only, "cells of a suite to run: parts of their names, separated by commas"),
     flag!(bool restart, "forget what a suite has done"),
@@ -261,8 +271,9 @@ const FLAGS: &[Flag] = &[
 /// The text of `--help`.
 pub(crate) fn help() -> String {
     let mut text = String::from(
-        "dialsm-bench WORKLOADS [flags]\ndialsm-bench suite NAME [flags]\n\nRuns workloads on several engines in \
-         turns, each engine and round in a process of its own.\n\nWorkloads:\n",
+        "dialsm-bench WORKLOADS [flags]\ndialsm-bench suite NAME [flags]\ndialsm-bench report DIR FILE...\n\nRuns \
+         workloads on several engines in turns, each engine and round in a process of its own. 'report' writes \
+         DIR/report.html, a page of what earlier runs left in files of --json.\n\nWorkloads:\n",
     );
     for (name, what) in crate::workload::catalogue() {
         text += &format!("  {name:<24} {what}\n");
@@ -298,6 +309,13 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             let words = flags.map(|(_, word)| word.clone()).collect();
             Ok(Command::Suite { name: (*name).clone(), words, config: Box::new(config) })
         }
+        [report, dir, files @ ..] if *report == "report" && !files.is_empty() => {
+            if positional.len() < words.len() {
+                bail!("'report' takes no flags");
+            }
+            Ok(Command::Report { dir: dir.into(), files: files.iter().map(PathBuf::from).collect() })
+        }
+        [report, ..] if *report == "report" => bail!("'report' takes a directory and files of --json"),
         [suite, ..] if *suite == "suite" => bail!("'suite' takes one name (--help lists them)"),
         [] => checked(config),
         [list] => {
@@ -450,12 +468,19 @@ mod tests {
         assert!(error("fillseq --engines null --rate auto --warmup 0").contains("warm-up"));
         assert!(error("fillseq --engines null --rate -5").contains("above 0"));
         assert!(error("suite").contains("one name"));
+        assert!(error("report").contains("a directory and files"));
+        assert!(error("report dir").contains("a directory and files"));
+        assert!(error("report dir a.json --num 3").contains("no flags"));
     }
 
     #[test]
     fn commands_are_told_apart() {
         assert!(matches!(parse(&words("--help")).unwrap(), Command::Help));
         assert!(matches!(parse(&words("fillseq -h")).unwrap(), Command::Help));
+        let Command::Report { dir, files } = parse(&words("report out a.json b.json")).unwrap() else {
+            panic!("not a report")
+        };
+        assert_eq!((dir, files), ("out".into(), vec!["a.json".into(), "b.json".into()]));
         let Command::Suite { name, words, config } =
             parse(&words("suite smoke --rounds 2 --db smoke")).unwrap()
         else {

@@ -6,8 +6,9 @@
 //!   session         workloads on one database     runner    threads     ops      their loops
 //!   workload, ycsb, generate, pace                what is done, and when
 //!   engine, engines/*                             on what it is done
-//!   record, measure, disk, live, cgroup, sys      what is noted
-//!   result, stats, report, markdown, plot         what is told
+//!   record, measure, sample, disk, live, sys      what is noted         cgroup  within what memory
+//!   environment                                   where it was
+//!   result, stats, report, markdown, plot, page   what is told
 //! ```
 //! Exit codes: 0 done, 1 a run failed, 2 the words cannot be understood.
 //!
@@ -24,6 +25,7 @@ mod config;
 mod disk;
 mod engine;
 mod engines;
+mod environment;
 mod flags;
 mod generate;
 mod live;
@@ -31,12 +33,14 @@ mod markdown;
 mod measure;
 mod ops;
 mod pace;
+mod page;
 mod plot;
 mod progress;
 mod record;
 mod report;
 mod result;
 mod runner;
+mod sample;
 mod session;
 mod stats;
 mod suite;
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         }
         Command::Child(job) => child::serve(&job),
         Command::Run(config) => run(&config).map(|()| true),
+        Command::Report { dir, files } => page::of_files(&dir, &files).map(|()| true),
         Command::Suite { name, words, config } => suite::run(&name, &words, &config).map(|()| true),
     };
     match done {
@@ -92,6 +97,9 @@ fn run(config: &Config) -> Result<()> {
     if let Some(dir) = &config.plot {
         plot::write_all(&report, &config.engines, dir)
             .with_context(|| format!("--plot {}", dir.display()))?;
+    }
+    if let Some(dir) = &config.report {
+        page::write(&report, dir).with_context(|| format!("--report {}", dir.display()))?;
     }
     Ok(())
 }

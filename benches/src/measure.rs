@@ -99,6 +99,18 @@ fn kernel_thread_ticks(stat: &str) -> Option<u64> {
     (*fields.get(1)? == "2").then(|| Some(ticks(14)? + ticks(15)?))?
 }
 
+/// Bytes that this process has fetched from devices, and those it has written towards them, since it began.
+pub(crate) fn device_bytes() -> Option<(u64, u64)> {
+    let bytes = parse_io(&fs::read_to_string("/proc/self/io").ok()?)?;
+    Some((bytes.read_device, bytes.write_device))
+}
+
+/// The resident memory of now, in bytes; 0 if the kernel does not say.
+pub(crate) fn rss_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    field(&text, "VmRSS").unwrap_or(0) * 1024
+}
+
 /// The largest resident memory since [`reset_peak_rss`], in bytes; 0 if the kernel does not say.
 pub(crate) fn peak_rss_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();

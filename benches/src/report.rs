@@ -59,41 +59,64 @@ pub(crate) fn megabytes(value: f64) -> String {
 }
 
 /// Medians, ratios and spreads, found by name.
-struct Figures<'a> {
-    report: &'a Report,
-    /// By workload, engine and metric.
-    medians: BTreeMap<(String, String, String), f64>,
+pub(crate) struct Figures<'a> {
+    pub(crate) report: &'a Report,
+    /// By workload, engine and metric: the median, the least and the greatest of the rounds.
+    medians: BTreeMap<(String, String, String), (f64, f64, f64)>,
 }
 
 impl Figures<'_> {
-    fn new(report: &Report) -> Figures<'_> {
+    pub(crate) fn new(report: &Report) -> Figures<'_> {
         let mut values: BTreeMap<(String, String, String), Vec<f64>> = BTreeMap::new();
         for run in &report.runs {
             for (metric, value) in crate::stats::metrics(run) {
                 values.entry((run.workload.clone(), run.engine.clone(), metric)).or_default().push(value);
             }
         }
-        let medians = values.into_iter().filter_map(|(key, values)| Some((key, median(&values)?))).collect();
+        let summary = |values: &[f64]| {
+            let (low, high) =
+                (values.iter().copied().reduce(f64::min), values.iter().copied().reduce(f64::max));
+            Some((median(values)?, low?, high?))
+        };
+        let medians = values.into_iter().filter_map(|(key, values)| Some((key, summary(&values)?))).collect();
         Figures { report, medians }
     }
 
-    fn median(&self, workload: &str, engine: &str, metric: &str) -> Option<f64> {
+    pub(crate) fn median(&self, workload: &str, engine: &str, metric: &str) -> Option<f64> {
+        self.summary(workload, engine, metric).map(|(median, _, _)| median)
+    }
+
+    /// The least and the greatest of the rounds.
+    pub(crate) fn range(&self, workload: &str, engine: &str, metric: &str) -> Option<(f64, f64)> {
+        self.summary(workload, engine, metric).map(|(_, low, high)| (low, high))
+    }
+
+    fn summary(&self, workload: &str, engine: &str, metric: &str) -> Option<(f64, f64, f64)> {
         self.medians.get(&(workload.to_owned(), engine.to_owned(), metric.to_owned())).copied()
     }
 
-    /// The ratio of the first engine to `b`, with `=` where it says nothing.
-    fn ratio(&self, workload: &str, b: &str, metric: &str) -> String {
+    /// The ratio of the first engine to `b`.
+    pub(crate) fn ratio_to(&self, workload: &str, b: &str, metric: &str) -> Option<f64> {
         let is_it = |ratio: &&crate::result::Ratio| {
             (ratio.workload.as_str(), ratio.b.as_str(), ratio.metric.as_str()) == (workload, b, metric)
         };
-        let Some(ratio) = self.report.ratios.iter().find(is_it) else { return "-".into() };
-        let equal = self
-            .spread(workload, metric)
-            .is_some_and(|spread| ratio.median >= 1.0 / spread && ratio.median <= spread);
-        format!("{}x{}", figure(ratio.median), if equal { " =" } else { "" })
+        self.report.ratios.iter().find(is_it).map(|ratio| ratio.median)
     }
 
-    fn spread(&self, workload: &str, metric: &str) -> Option<f64> {
+    /// Whether a ratio says nothing: one engine's own two runs lay as far apart.
+    pub(crate) fn is_equal(&self, workload: &str, metric: &str, ratio: f64) -> bool {
+        self.spread(workload, metric).is_some_and(|spread| ratio >= 1.0 / spread && ratio <= spread)
+    }
+
+    /// The ratio as a text, with `=` where it says nothing.
+    fn ratio(&self, workload: &str, b: &str, metric: &str) -> String {
+        let Some(ratio) = self.ratio_to(workload, b, metric) else { return "-".into() };
+        let equal = if self.is_equal(workload, metric, ratio) { " =" } else { "" };
+        format!("{}x{equal}", figure(ratio))
+    }
+
+    /// How far the first engine's own two runs lay apart.
+    pub(crate) fn spread(&self, workload: &str, metric: &str) -> Option<f64> {
         let spreads = &self.report.aa;
         spreads.iter().find(|s| s.workload == workload && s.metric == metric).map(|spread| spread.spread)
     }

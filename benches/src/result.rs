@@ -1,6 +1,7 @@
 //! What a run yields: the structures of the JSON file, and of the file a child hands its parent.
 
-use crate::engine::{Background, Routing};
+use crate::engine::{Background, Look, Routing, ShardLimits};
+use crate::environment::Environment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,6 +47,15 @@ pub(crate) struct Run {
     #[serde(default)]
     pub(crate) compaction_io_share: Option<f64>,
     pub(crate) timeline: Vec<TimelinePoint>,
+    /// What was looked at during the timed part, every `--sample_ms`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) samples: Vec<Sample>,
+    /// What looking took, in seconds of one thread.
+    #[serde(default)]
+    pub(crate) sampling_seconds: Option<f64>,
+    /// Where the shards of the samples stop, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) shard_limits: Vec<ShardLimits>,
 
     pub(crate) threads: u32,
     pub(crate) entry_bytes: u64,
@@ -126,6 +136,22 @@ pub(crate) struct TimelinePoint {
     pub(crate) stalled_ms: f64,
 }
 
+/// What was looked at `t_ms` after the start of the timed part. Seconds and bytes are those since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    pub(crate) t_ms: u64,
+    /// Of this process, in its own code and in the kernel.
+    pub(crate) cpu_seconds: f64,
+    /// Memory it has now.
+    pub(crate) rss_bytes: u64,
+    /// Bytes fetched from the device.
+    pub(crate) read_device: u64,
+    /// Bytes dirtied in the page cache or written past it.
+    pub(crate) write_device: u64,
+    #[serde(flatten)]
+    pub(crate) engine: Look,
+}
+
 /// Bytes that the database's files take on disk, `t_ms` after the start of the timed part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DiskPoint {
@@ -188,4 +214,9 @@ pub(crate) struct Report {
     pub(crate) generator_ops_per_sec: f64,
     #[serde(default)]
     pub(crate) flags: serde_json::Value,
+    /// The words this was started with, the program's name first.
+    #[serde(default)]
+    pub(crate) command: Vec<String>,
+    #[serde(default)]
+    pub(crate) environment: Option<Environment>,
 }

@@ -18,6 +18,7 @@ use crate::progress::Counter;
 use crate::record::{Account, Kind, Recorder, account};
 use crate::result::{CauseOfStall, RoutingOfRun, Run, Stall};
 use crate::runner::{self, Job};
+use crate::sample::{Sampler, Samples};
 use crate::sys;
 use crate::workload::{KeySpace, Needs, Workload};
 use anyhow::{Context, Result};
@@ -200,6 +201,25 @@ impl Session<'_> {
         runner::run(&Job { engine, config, workload, live: &self.live, stream, counter: self.counter })
     }
 
+    /// The same, looked at meanwhile.
+    fn run_sampled(
+        &self,
+        workload: Workload,
+        config: &Config,
+        stream: u64,
+    ) -> Result<(Account, f64, Samples)> {
+        let interval = Duration::from_millis(config.sample_ms);
+        std::thread::scope(|scope| {
+            let sampler = match config.sample_ms {
+                0 => None,
+                _ => Some(Sampler::begin(scope, self.engine(), interval)?),
+            };
+            let (account, seconds) = self.run(workload, config, stream)?;
+            let samples = sampler.map(Sampler::end).transpose()?;
+            Ok((account, seconds, samples.unwrap_or_default()))
+        })
+    }
+
     /// Opens and closes the database, as often as a thread has reads; it is open in the end.
     fn open_repeatedly(&mut self, config: &Config) -> Result<(Account, f64)> {
         let times = config.reads_per_thread().min(u64::from(u32::MAX));
@@ -228,9 +248,13 @@ impl Session<'_> {
         reset_peak_rss();
         let disk_watch = DiskWatch::begin(self.dir)?;
         let before = Reading::now()?;
-        let (account, seconds) = match workload {
-            Workload::OpenKeyspaces => self.open_repeatedly(config)?,
-            _ => self.run(workload, config, stream)?,
+        let (account, seconds, samples) = match workload {
+            // Whoever looks would hold a handle that is to be closed.
+            Workload::OpenKeyspaces => {
+                let (account, seconds) = self.open_repeatedly(config)?;
+                (account, seconds, Samples::default())
+            }
+            _ => self.run_sampled(workload, config, stream)?,
         };
         let timed = Reading::now()?.bytes_since(&before);
         let engine = self.engine();
@@ -278,6 +302,9 @@ impl Session<'_> {
             compaction_io_share: background.io_share(),
             counters: stats.counters,
             timeline: account.timeline,
+            shard_limits: engine.shard_limits(samples.shards()),
+            sampling_seconds: samples.seconds(),
+            samples: samples.points,
             threads: config.threads,
             entry_bytes: config.entry_bytes(),
             writes: account.writes,

@@ -17,9 +17,12 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Parts of a run that are no figure to compare.
-const NOT_METRICS: [&str; 9] = [
+const NOT_METRICS: [&str; 12] = [
     "round",
     "timeline",
+    "samples",
+    "sampling_seconds",
+    "shard_limits",
     "disk_timeline",
     "latency_curve",
     "options",
@@ -60,6 +63,17 @@ pub(crate) fn workloads(runs: &[Run]) -> Vec<String> {
     for run in runs {
         if !names.contains(&run.workload) {
             names.push(run.workload.clone());
+        }
+    }
+    names
+}
+
+/// The engines of some runs, each once, in the order of their appearance.
+pub(crate) fn engines(runs: &[Run]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for run in runs {
+        if !names.contains(&run.engine) {
+            names.push(run.engine.clone());
         }
     }
     names

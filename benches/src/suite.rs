@@ -14,6 +14,7 @@ use crate::compare::{auto_rates, compare, compare_at};
 use crate::config::{Config, Rate};
 use crate::flags;
 use crate::markdown;
+use crate::page;
 use crate::plot;
 use crate::report;
 use crate::result::Report;
@@ -265,6 +266,9 @@ pub(crate) fn run(name: &str, words: &[String], config: &Config) -> Result<()> {
     if let Some(path) = &config.json {
         replace(path, &serde_json::to_vec(&whole)?)?;
     }
+    if let Some(pages) = &config.report {
+        page::write(&whole, pages).with_context(|| format!("--report {}", pages.display()))?;
+    }
     let mut tables = vec![markdown::writes(&whole), markdown::shards(&whole)];
     if suite.name == stall_model::NAME {
         let reports = state.done.iter().map(|cell| Ok((cell.as_str(), load_report(&dir, cell)?)));
@@ -340,8 +344,8 @@ fn without_suite_flags(words: &[String]) -> Vec<String> {
         let name = word.trim_start_matches('-');
         let (name, has_value) = name.split_once('=').map_or((name, false), |(name, _)| (name, true));
         match name {
-            "out" | "json" | "only" if !has_value => drop(words.next()),
-            "out" | "json" | "only" | "restart" => {}
+            "out" | "json" | "report" | "only" if !has_value => drop(words.next()),
+            "out" | "json" | "report" | "only" | "restart" => {}
             _ => kept.push(word.clone()),
         }
     }
@@ -395,6 +399,11 @@ fn whole_report(suite: &Suite, dir: &Path, done: &[String]) -> Result<Report> {
         whole.aa.append(&mut report.aa);
         whole.generator_ops_per_sec = report.generator_ops_per_sec;
         whole.flags = report.flags;
+        // The machine's are those of the last cell, the words those that asked for the whole.
+        whole.environment = report.environment;
+    }
+    if !done.is_empty() {
+        whole.command = std::env::args().collect();
     }
     Ok(whole)
 }
@@ -555,7 +564,9 @@ mod tests {
 
     #[test]
     fn words_about_the_suite_itself_do_not_reach_the_cells() {
-        let kept = without_suite_flags(&words("--out x --json=y --restart --only fill --rounds 2 --json z"));
+        let kept = without_suite_flags(&words(
+            "--out x --json=y --restart --only fill --rounds 2 --json z --report p",
+        ));
         assert_eq!(kept, ["--rounds", "2"]);
     }
 }

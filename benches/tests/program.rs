@@ -152,7 +152,7 @@ fn a_database_is_kept_and_used_again() {
 #[test]
 fn the_open_loop_finds_a_rate_and_drawings_are_made() {
     let scratch = Scratch::new("rate");
-    let (file, plots) = (scratch.file("out.json"), scratch.file("plots"));
+    let (file, plots, pages) = (scratch.file("out.json"), scratch.file("plots"), scratch.file("pages"));
     let output = bench(&[
         "overwrite",
         "--engines",
@@ -167,6 +167,8 @@ fn the_open_loop_finds_a_rate_and_drawings_are_made() {
         &file,
         "--plot",
         &plots,
+        "--report",
+        &pages,
     ]);
     assert_done(&output);
     assert!(json(&file)["runs"][0]["rate"].as_f64().unwrap() > 1_000.0);
@@ -174,6 +176,64 @@ fn the_open_loop_finds_a_rate_and_drawings_are_made() {
         let svg = std::fs::read_to_string(Path::new(&plots).join(name)).unwrap();
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{name}");
     }
+    assert!(page(&pages).contains("overwrite on null"));
+    let missing = scratch.file("missing.json");
+    assert_eq!(bench(&["report", &pages, &missing]).status.code(), Some(1));
+    std::fs::write(&missing, "{\"runs\":1}").unwrap();
+    let no_report = bench(&["report", &pages, &missing]);
+    assert!(text(&no_report.stderr).contains("missing.json is no report"), "{}", text(&no_report.stderr));
+}
+
+/// The page in a directory, which is well formed and has a number at every coordinate.
+fn page(dir: &str) -> String {
+    let page = std::fs::read_to_string(Path::new(dir).join("report.html")).unwrap();
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..roxmltree::ParsingOptions::default() };
+    let document = roxmltree::Document::parse_with_options(&page, options).unwrap();
+    let coordinates = document.descendants().flat_map(|node| ["x", "y"].map(|name| node.attribute(name)));
+    for coordinate in coordinates.flatten() {
+        assert!(coordinate.parse::<f64>().unwrap().is_finite());
+    }
+    page
+}
+
+#[test]
+fn a_page_tells_what_was_looked_at_and_is_made_again_from_the_file() {
+    let scratch = Scratch::new("page");
+    let (file, pages, again) = (scratch.file("out.json"), scratch.file("pages"), scratch.file("again"));
+    let db = scratch.file("db");
+    let words = "fillrandom --engines dialsm:shards=3,lsm-core,null --num 30000 --value_size 500 --threads 2 --warmup 0 \
+                 --write_buffer_size 1M --sample_ms 5";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    assert_done(&bench(&[&words[..], &["--db", &db, "--json", &file, "--report", &pages]].concat()));
+    let report = json(&file);
+    let of = |engine: &str| {
+        let runs = report["runs"].as_array().unwrap();
+        runs.iter().find(|run| run["engine"] == engine).unwrap().clone()
+    };
+    for (engine, shards) in [("dialsm:shards=3", 3), ("lsm-core", 1)] {
+        let run = of(engine);
+        assert_eq!(run["shard_limits"].as_array().unwrap().len(), shards, "{engine}");
+        let samples = run["samples"].as_array().unwrap();
+        let looks = samples.iter().filter(|sample| sample["shards"].is_array());
+        assert!(looks.count() >= 2, "{engine}");
+        let of_memtables = |sample: &Value| sample["shards"][0]["memtable_bytes"].as_u64();
+        let most = samples.iter().filter_map(of_memtables).max().unwrap();
+        let limit = run["shard_limits"][0]["memtable_bytes"].as_u64().unwrap();
+        assert!(most > limit / 10 && most < 2 * limit, "{engine}: {most} of {limit}");
+        assert!(run["sampling_seconds"].as_f64().unwrap() > 0.0);
+    }
+    assert!(of("null").get("shard_limits").is_none());
+    let first = page(&pages);
+    for told in
+        ["shard 2", "dialsm:shards=3", "30000 --value_size", "null: when and why writers wait", "processors"]
+    {
+        let plain = first.replace("</span> <span>", " ");
+        assert!(plain.contains(told), "{told}");
+    }
+    assert_done(&bench(&["report", &again, &file]));
+    assert!(page(&again).contains("File out"));
+    assert_done(&bench(&["report", &again, &file, &file]));
+    assert!(page(&again).contains("lsm-core (out)"));
 }
 
 #[test]

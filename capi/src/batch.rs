@@ -1,7 +1,8 @@
 //! Write batches
 //!
-//! A call that fails adds nothing. What a keyspace will not take (a merge without an operator) is found when the
-//! batch is written.
+//! A call that fails adds nothing. All keyspaces of a batch are those of one opening of one database, and it can be
+//! written to that one only: else DIALSM_INVALID_ARGUMENT, where it is added or written. What a keyspace will not take
+//! (a merge without an operator) is found when the batch is written.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -46,7 +47,8 @@ pub extern "C" fn dialsm_batch_create() -> Option<Box<Batch>> {
     Some(Box::default())
 }
 
-/// A batch from the bytes of another (dialsm_batch_data()), of this process or any. The bytes are copied.
+/// A batch from the bytes of another (dialsm_batch_data()), of this process or any. The bytes are copied. They name
+/// keyspaces by their ids, and so mean those with the same ids in the database that the batch is written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dialsm_batch_create_from_data(
     data: *const c_void,

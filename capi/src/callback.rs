@@ -1,10 +1,18 @@
 //! Comparators, merge operators and prefix extractors in C
 //!
-//! Their functions are called from any thread, several at once. They must always give the same answer for the same
-//! arguments, not keep the pointers they get, not call into the database, and return: neither longjmp() nor an
-//! exception may leave them. `destroy` (NULL: nothing) is called once with `state`, when nothing uses the object any
-//! more: at the latest when its handle, all options with it and all databases opened with them are gone; also
-//! where the creation fails.
+//! Their functions are called on any thread, of the caller's or of the database's own, several at once, also with the
+//! same `state`: what it points at must be fit for that. They must always give the same answer for the same
+//! arguments, as long as the database exists, not keep or write to the pointers they get, not call into the database,
+//! and return: neither longjmp() nor an exception may leave them. Keys and values may be empty; a pointer to nothing
+//! is not NULL, but for a base that is absent, and nothing may be read there.
+//!
+//! `state` belongs to the object from the call of *_create on, whether that succeeds or not; NULL is as good as any.
+//! `destroy` (NULL: nothing) is called once with it, on any thread, when nothing uses the object any more: when its
+//! handle, all options with it and all databases opened with them are gone, iterators and scans included; where the
+//! creation fails, within that call.
+//!
+//! `name` has 1 to 255 bytes, does not begin with "dialsm.", and is stored: whatever would give other answers needs
+//! another name. It is copied.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -18,16 +26,15 @@ use dialsm_capi_logic::{
 };
 use dialsm_core::merge_operator;
 
-/// Frees the state of a callback object, when nothing uses it any more.
+/// [`callback::Destroy`], whose words stand in the header, or NULL.
 pub type Destroy = Option<unsafe extern "C" fn(state: *mut c_void)>;
 
-/// The order of two keys: below 0 where `a` comes first, 0 where they are equal, above 0 where `b` does.
+/// [`callback::Compare`], whose words stand in the header, or NULL.
 pub type Compare = Option<
     unsafe extern "C" fn(state: *mut c_void, a: *const u8, a_len: usize, b: *const u8, b_len: usize) -> c_int,
 >;
 
-/// Makes the value of `key` of its base (NULL where it has none) and of operands, oldest first, and gives it to
-/// `result` by dialsm_merge_result_set(). 0 where it can't: the key can't be read then, and nothing of it is lost.
+/// [`callback::FullMerge`], whose words stand in the header, or NULL.
 pub type FullMerge = Option<
     unsafe extern "C" fn(
         state: *mut c_void,
@@ -42,8 +49,7 @@ pub type FullMerge = Option<
     ) -> c_int,
 >;
 
-/// Makes one operand that stands for several, oldest first, and gives it to `result`. 0 where there is none, which
-/// is never wrong.
+/// [`callback::PartialMerge`], whose words stand in the header, or NULL.
 pub type PartialMerge = Option<
     unsafe extern "C" fn(
         state: *mut c_void,
@@ -56,7 +62,7 @@ pub type PartialMerge = Option<
     ) -> c_int,
 >;
 
-/// Says where in `key` its prefix begins and how long it is. 0 where the key has none.
+/// [`callback::Extract`], whose words stand in the header, or NULL.
 pub type Extract = Option<
     unsafe extern "C" fn(
         state: *mut c_void,
@@ -67,9 +73,10 @@ pub type Extract = Option<
     ) -> c_int,
 >;
 
-/// An order of keys: `compare` must be a total order. `name` has 1 to 255 bytes, does not begin with "dialsm.", and
-/// is stored. `equal_is_identical` says that keys which compare equal are always the same bytes: filters, and more
-/// than one shard, need that.
+/// An order of keys: `compare` must be a total order. Where it contradicts itself, writes or reads give
+/// DIALSM_CALLBACK, or DIALSM_CORRUPTION with the comparator's name for tables that it does not fit; nothing that the
+/// log holds is lost. `equal_is_identical` says that keys which compare equal are always the same bytes: filters, and
+/// more than one shard, need that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dialsm_comparator_create(
     name: *const c_char,
@@ -86,7 +93,7 @@ pub unsafe extern "C" fn dialsm_comparator_create(
     let state = UserState::new(state, destroy);
     make(comparator, status, || {
         let compare = given(compare, "compare")?;
-        Ok(ComparatorHandle(callback::comparator(name?, state, compare, equal_is_identical)))
+        callback::comparator(name?, state, compare, equal_is_identical).map(ComparatorHandle)
     })
 }
 
@@ -103,7 +110,7 @@ pub extern "C" fn dialsm_comparator_free(comparator: Option<Box<ComparatorHandle
 }
 
 /// A merge operator. Whenever the calls succeed, what they make must not depend on how operands are grouped: merging
-/// some of them first, partially or fully, gives the same value. `partial_merge` may be NULL. `name` is stored.
+/// some of them first, partially or fully, gives the same value. `partial_merge` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dialsm_merge_operator_create(
     name: *const c_char,
@@ -120,7 +127,7 @@ pub unsafe extern "C" fn dialsm_merge_operator_create(
     let state = UserState::new(state, destroy);
     make(merge_operator, status, || {
         let full_merge = given(full_merge, "full_merge")?;
-        Ok(MergeOperatorHandle(callback::merge_operator(name?, state, full_merge, partial_merge)))
+        callback::merge_operator(name?, state, full_merge, partial_merge).map(MergeOperatorHandle)
     })
 }
 
@@ -149,8 +156,8 @@ pub extern "C" fn dialsm_merge_operator_free(merge_operator: Option<Box<MergeOpe
     free(merge_operator);
 }
 
-/// Within a merge: takes a copy of what it made, in place of what was given before. Any code but DIALSM_OK: it has
-/// nothing then.
+/// Within a merge: takes a copy of what it made, in place of what was given before; an empty value is one, too. Any
+/// code but DIALSM_OK: it has nothing then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dialsm_merge_result_set(
     result: Option<&mut MergeResult>,
@@ -174,7 +181,7 @@ pub unsafe extern "C" fn dialsm_merge_result_append(
     run(None, || given(result, "result")?.append(value?))
 }
 
-/// A prefix extractor. All keys with one prefix must lie together in the order of keys. `name` as a comparator's.
+/// A prefix extractor. All keys with one prefix must lie together in the order of keys.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dialsm_prefix_extractor_create(
     name: *const c_char,
@@ -190,7 +197,7 @@ pub unsafe extern "C" fn dialsm_prefix_extractor_create(
     let state = UserState::new(state, destroy);
     make(prefix_extractor, status, || {
         let extract = given(extract, "extract")?;
-        Ok(PrefixExtractorHandle(callback::prefix_extractor(name?, state, extract)))
+        callback::prefix_extractor(name?, state, extract).map(PrefixExtractorHandle)
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 
-use dialsm_capi_logic::guard::{free, run};
+use dialsm_capi_logic::guard::{free, free_of, run};
 use dialsm_capi_logic::raw::{self, given};
 use dialsm_capi_logic::{
     Cancel, Code, CompactOpts, FlushOpts, ReadOpts, ScanOpts, SnapshotHandle, WriteOpts, owned,
@@ -67,7 +67,7 @@ pub extern "C" fn dialsm_read_options_create() -> Option<Box<ReadOpts>> {
 /// Frees them. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn dialsm_read_options_free(options: Option<Box<ReadOpts>>) {
-    free(options);
+    free_of(options);
 }
 
 /// Read at a snapshot; NULL: what is visible at the call. The options keep the snapshot until another one is set or

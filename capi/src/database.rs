@@ -3,12 +3,14 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use dialsm_capi_logic::guard::{free, make, on, run};
-use dialsm_capi_logic::raw::{put, text};
+use dialsm_capi_logic::guard::{free_of, make, on, run};
+use dialsm_capi_logic::raw::{self, put};
 use dialsm_capi_logic::{Code, Database, Names, OptionSet, Status};
 
-/// Opens the database in the directory `path`, or creates it. One process at a time, and one handle: others get
-/// DIALSM_BUSY.
+/// Opens the database in the directory `path`, or creates it and the directories above it, all with mode 0700 (less
+/// the umask). The path is UTF-8, not empty and without a zero byte; a relative one is good as long as the working
+/// directory stays the same. Where a file stands in the way: DIALSM_INVALID_ARGUMENT. One process at a time, and one
+/// handle: others get DIALSM_BUSY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dialsm_open(
     path: *const c_char,
@@ -18,7 +20,7 @@ pub unsafe extern "C" fn dialsm_open(
     status: Option<&mut Status>,
 ) -> Code {
     // SAFETY: the header's contract.
-    let path = unsafe { text(path, path_len, "path") };
+    let path = unsafe { raw::path(path, path_len, "path") };
     make(db, status, || Database::open(path?, options))
 }
 
@@ -33,7 +35,7 @@ pub unsafe extern "C" fn dialsm_open_read_only(
     status: Option<&mut Status>,
 ) -> Code {
     // SAFETY: the header's contract.
-    let path = unsafe { text(path, path_len, "path") };
+    let path = unsafe { raw::path(path, path_len, "path") };
     make(db, status, || Database::open_read_only(path?, options))
 }
 
@@ -50,7 +52,7 @@ pub extern "C" fn dialsm_close(db: Option<&Database>, status: Option<&mut Status
 /// nothing that was written is lost. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn dialsm_db_free(db: Option<Box<Database>>) {
-    free(db);
+    free_of(db);
 }
 
 /// Removes the database in `path`, which must not be open, and the directory if nothing else is in it. No database
@@ -62,7 +64,7 @@ pub unsafe extern "C" fn dialsm_destroy(
     status: Option<&mut Status>,
 ) -> Code {
     // SAFETY: the header's contract.
-    let path = unsafe { text(path, path_len, "path") };
+    let path = unsafe { raw::path(path, path_len, "path") };
     run(status, || Database::destroy(path?))
 }
 
@@ -77,7 +79,7 @@ pub unsafe extern "C" fn dialsm_upgrade(
     status: Option<&mut Status>,
 ) -> Code {
     // SAFETY: the header's contract.
-    let path = unsafe { text(path, path_len, "path") };
+    let path = unsafe { raw::path(path, path_len, "path") };
     let (mut was, mut is) = (0, 0);
     let code = run(status, || {
         let report = Database::upgrade(path?)?;
@@ -98,6 +100,6 @@ pub unsafe extern "C" fn dialsm_list_keyspaces(
     status: Option<&mut Status>,
 ) -> Code {
     // SAFETY: the header's contract.
-    let path = unsafe { text(path, path_len, "path") };
+    let path = unsafe { raw::path(path, path_len, "path") };
     make(names, status, || Database::list_keyspaces(path?))
 }

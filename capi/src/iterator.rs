@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use dialsm::DbIterator;
-use dialsm_capi_logic::guard::{free, make_on, on, on_mut};
+use dialsm_capi_logic::guard::{free_of, make_on, on, on_mut};
 use dialsm_capi_logic::raw::{self, given};
 use dialsm_capi_logic::{Code, Database, Entries, Iter, KeyspaceHandle, Pinned, ReadOpts, Status};
 
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn dialsm_iters_create(
 /// Frees it. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn dialsm_iter_free(iter: Option<Box<Iter>>) {
-    free(iter);
+    free_of(iter);
 }
 
 /// Whether it stands on an entry; false for NULL.

@@ -5,7 +5,7 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use dialsm_capi_logic::guard::{free, make_on, on};
+use dialsm_capi_logic::guard::{free, free_of, make_on, on};
 use dialsm_capi_logic::raw::{given, put, text};
 use dialsm_capi_logic::{Code, Database, KeyspaceHandle, Names, OptionSet, Status};
 
@@ -52,7 +52,7 @@ pub extern "C" fn dialsm_keyspace_drop(
 /// Frees the handle. It holds the database open. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn dialsm_keyspace_free(keyspace: Option<Box<KeyspaceHandle>>) {
-    free(keyspace);
+    free_of(keyspace);
 }
 
 /// The id by which batches name it; 0 is the default one, which NULL means, too.

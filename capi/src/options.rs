@@ -6,7 +6,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
 use dialsm_capi_logic::guard::{free, make, run};
-use dialsm_capi_logic::raw::{given, text};
+use dialsm_capi_logic::raw::{self, given, text};
 use dialsm_capi_logic::{
     Code, ComparatorHandle, MergeOperatorHandle, OptionSet, PrefixExtractorHandle, Status, option_name,
 };
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn dialsm_options_load(
     status: Option<&mut Status>,
 ) -> Code {
     // SAFETY: the header's contract.
-    let path = unsafe { text(path, path_len, "path") };
+    let path = unsafe { raw::path(path, path_len, "path") };
     make(options, status, || OptionSet::load(path?))
 }
 

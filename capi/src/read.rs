@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 
-use dialsm_capi_logic::guard::{free, make_on, on};
+use dialsm_capi_logic::guard::{free, free_of, make_on, on};
 use dialsm_capi_logic::raw::{self, given, put};
 use dialsm_capi_logic::{
     Code, Database, KeyspaceHandle, Pinned, ReadOpts, SnapshotHandle, Status, Values, memory,
@@ -89,9 +89,9 @@ pub unsafe extern "C" fn dialsm_get_pinned(
     let key = unsafe { raw::key(key, key_len) };
     on(db, status, |db| {
         let pinned = given(pinned, "pinned")?;
-        pinned.set(None);
-        pinned.set(db.get(keyspace, options, key?)?);
-        Ok(())
+        // What it held is no answer to this call, also where it fails.
+        let result = key.map_err(Into::into).and_then(|key| db.get(keyspace, options, key));
+        result.map(|value| pinned.set(value)).inspect_err(|_| pinned.set(None))
     })
 }
 
@@ -188,7 +188,7 @@ pub extern "C" fn dialsm_snapshot_create(
 /// Frees it. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn dialsm_snapshot_free(snapshot: Option<Box<SnapshotHandle>>) {
-    free(snapshot);
+    free_of(snapshot);
 }
 
 /// The sequence number up to which it sees; 0 for NULL.

@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 
-use dialsm_capi_logic::guard::{free, make_on, on_mut};
+use dialsm_capi_logic::guard::{free, free_of, make_on, on_mut};
 use dialsm_capi_logic::raw::{given, put};
 use dialsm_capi_logic::{Code, Database, Entries, KeyspaceHandle, ReadOpts, ScanHandle, ScanOpts, Status};
 
@@ -38,7 +38,7 @@ pub extern "C" fn dialsm_scan_next(
 /// Frees it. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn dialsm_scan_free(scan: Option<Box<ScanHandle>>) {
-    free(scan);
+    free_of(scan);
 }
 
 /// An object that holds entries of iterators and scans, for any number of calls. What it holds needs no database.

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 
 use dialsm_capi_logic::guard::on;
-use dialsm_capi_logic::raw::{self, put, text, texts};
+use dialsm_capi_logic::raw::{self, put, texts};
 use dialsm_capi_logic::{
     Code, CompactOpts, Database, FlushOpts, KeyspaceHandle, Status, VerifyFigures, give,
 };
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn dialsm_checkpoint(
     status: Option<&mut Status>,
 ) -> Code {
     // SAFETY: the header's contract.
-    let target_dir = unsafe { text(target_dir, target_dir_len, "target_dir") };
+    let target_dir = unsafe { raw::path(target_dir, target_dir_len, "target_dir") };
     on(db, status, |db| db.checkpoint(target_dir?))
 }
 

@@ -60,6 +60,16 @@ struct State {
     workers_max: usize,
 }
 
+/// What is under way, in numbers.
+pub(crate) struct Jobs {
+    pub(crate) flushes: usize,
+    pub(crate) compactions: usize,
+    /// Workers that have not left.
+    pub(crate) workers: usize,
+    /// Compactions with parts that a free worker may take.
+    pub(crate) offers: usize,
+}
+
 /// Workers and what they know of each other.
 pub(crate) struct Scheduler {
     /// Something may have become possible.
@@ -151,16 +161,15 @@ impl Scheduler {
         self.state.lock().offers.retain(|offer| !Arc::ptr_eq(offer, parts));
     }
 
-    /// Jobs under way: flushes, compactions.
-    pub(crate) fn running(&self) -> (usize, usize) {
+    /// What is under way.
+    pub(crate) fn jobs(&self) -> Jobs {
         let state = self.state.lock();
-        (state.running_flushes, state.running_compactions)
-    }
-
-    /// Workers that have not left.
-    #[cfg(test)]
-    pub(crate) fn workers(&self) -> usize {
-        self.state.lock().workers.len()
+        Jobs {
+            flushes: state.running_flushes,
+            compactions: state.running_compactions,
+            workers: state.workers.len(),
+            offers: state.offers.len(),
+        }
     }
 }
 
@@ -217,7 +226,7 @@ fn run(engine: &Arc<Engine>, job: Job) {
         Job::Compact(tree, plan, reserved) => {
             let result = job::run(engine, &tree, &plan, reserved, None, false);
             engine.scheduler.state.lock().running_compactions -= 1;
-            rollback::note(engine, &plan, &result);
+            rollback::note(engine, &tree, &plan, &result);
             note(engine, "a compaction", result.and_then(|()| settle_at_once(engine)));
         }
         Job::Help(parts) => parts.run_one(engine, &|| flush_first(engine)),
@@ -232,7 +241,7 @@ fn settle_at_once(engine: &Engine) -> Result<()> {
         return Ok(());
     }
     let settled = engine.versions.settle(engine);
-    if settled.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+    if settled.as_ref().is_err_and(Error::is_passing) {
         engine.handoff.wake.notify();
         return Ok(());
     }
@@ -246,7 +255,7 @@ pub(crate) fn note(engine: &Engine, what: &str, result: Result<()>) {
         Err(error) if error.kind() == ErrorKind::Cancelled => {}
         Err(error) => {
             engine.error.latch(what, &error);
-            if error.kind() == ErrorKind::NoSpace {
+            if error.is_passing() {
                 engine.scheduler.state.lock().retry_at = Some(engine.env.now() + RETRY_AFTER);
             }
             engine.wake_writers();

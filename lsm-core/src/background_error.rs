@@ -1,7 +1,8 @@
 //! The first background error that matters, latched: writes are refused, reads go on.
 //!
-//! Two grades. *Full disk* is passing: writes get `NoSpace` while it lasts, the failed job is tried
-//! again on a timer, and its success lifts the error. Everything else is *lasting*: writes get
+//! Two grades. A *full disk* and a process without *file descriptors* are passing: writes get `NoSpace`, or `Io`
+//! with the operating system's number, while it lasts, the failed job is tried again on a timer, and its success
+//! lifts the error. Everything else is *lasting*: writes get
 //! `Poisoned` with the text of the first failure until the database is opened anew, because a
 //! failed sync or a corrupt input says nothing good about a retry.
 
@@ -29,7 +30,7 @@ impl BackgroundError {
 
     /// Latches `error`, met while doing `what`. A lasting error is never replaced.
     pub(crate) fn latch(&self, what: &str, error: &Error) {
-        self.latch_graded(what, error, if error.kind() == ErrorKind::NoSpace { PASSING } else { LASTING });
+        self.latch_graded(what, error, if error.is_passing() { PASSING } else { LASTING });
     }
 
     /// Latches `error` for good, even a full disk: a failed sync can't be made up for.
@@ -42,8 +43,9 @@ impl BackgroundError {
         if self.grade.load(Ordering::Relaxed) >= grade {
             return;
         }
-        let kind = if grade == PASSING { ErrorKind::NoSpace } else { ErrorKind::Poisoned };
-        let mut latched = Error::new(kind, format!("writes are stopped: {what} failed: {}", error.message()));
+        let kind = if grade == PASSING { error.kind() } else { ErrorKind::Poisoned };
+        let text = format!("writes are stopped: {what} failed: {}", error.message());
+        let mut latched = Error::new(kind, text).with_os_code(error.os_code());
         if let Some(path) = error.path() {
             latched = latched.at_path(path);
         }
@@ -96,6 +98,12 @@ mod tests {
         assert!(latch.check().is_ok());
         latch.latch("flush", &Error::new(ErrorKind::NoSpace, "full"));
         assert_eq!(latch.check().expect_err("full").kind(), ErrorKind::NoSpace);
+        latch.lift_passing();
+        assert!(latch.check().is_ok());
+        let no_descriptor = Error::new(ErrorKind::Io, "no descriptor").with_os_code(Some(24));
+        latch.latch("flush", &no_descriptor);
+        let error = latch.check().expect_err("none left");
+        assert_eq!((error.kind(), error.os_code()), (ErrorKind::Io, Some(24)));
         latch.lift_passing();
         assert!(latch.check().is_ok());
         latch.latch("flush", &Error::new(ErrorKind::Io, "EIO one"));

@@ -77,31 +77,19 @@ impl Weighter<(FileId, u64), Block> for BlockWeight {
 
 type Blocks = Cache<(FileId, u64), Block, BlockWeight, FixedState, DefaultLifecycle<(FileId, u64), Block>>;
 
-/// Counters that threads add to without sharing cache lines, mostly.
-#[repr(align(128))]
-#[derive(Default)]
-struct Counts {
-    hits: AtomicU64,
-    misses: AtomicU64,
-}
-
-const COUNTS: usize = 16;
-
 /// Data blocks in memory, decompressed, under a bound in bytes.
 pub struct BlockCache {
     /// Made when it first has a capacity.
     blocks: OnceLock<Blocks>,
     capacity: AtomicU64,
-    counts: [Counts; COUNTS],
     next_id: AtomicU64,
 }
 
 impl BlockCache {
     /// A cache of at most `capacity_bytes`; 0 caches nothing.
     pub fn new(capacity_bytes: u64) -> BlockCache {
-        let counts = std::array::from_fn(|_| Counts::default());
         let (blocks, capacity) = (OnceLock::new(), AtomicU64::new(0));
-        let cache = BlockCache { blocks, capacity, counts, next_id: AtomicU64::new(1) };
+        let cache = BlockCache { blocks, capacity, next_id: AtomicU64::new(1) };
         cache.set_capacity(capacity_bytes);
         cache
     }
@@ -120,22 +108,10 @@ impl BlockCache {
         FileId(self.next_id.fetch_add(1, Relaxed))
     }
 
-    #[inline]
-    fn counts(&self, offset: u64) -> &Counts {
-        // Neighbouring blocks have different counters; which ones does not matter.
-        &self.counts[(offset >> 12) as usize % COUNTS]
-    }
-
     /// The block at `offset` of `file`, if it is here.
     #[inline]
     pub(crate) fn get(&self, file: FileId, offset: u64) -> Option<Block> {
-        let found = self.blocks.get()?.get(&(file, offset));
-        let counts = self.counts(offset);
-        match found {
-            Some(_) => counts.hits.fetch_add(1, Relaxed),
-            None => counts.misses.fetch_add(1, Relaxed),
-        };
-        found
+        self.blocks.get()?.get(&(file, offset))
     }
 
     /// Offers a block; returns whether the cache could have taken it.
@@ -161,16 +137,6 @@ impl BlockCache {
     /// The bound, in bytes.
     pub fn capacity(&self) -> u64 {
         self.capacity.load(Relaxed)
-    }
-
-    /// Look-ups that found their block.
-    pub fn hits(&self) -> u64 {
-        self.counts.iter().map(|c| c.hits.load(Relaxed)).sum()
-    }
-
-    /// Look-ups that did not.
-    pub fn misses(&self) -> u64 {
-        self.counts.iter().map(|c| c.misses.load(Relaxed)).sum()
     }
 }
 

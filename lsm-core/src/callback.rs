@@ -80,6 +80,16 @@ fn panicked() -> Error {
     Error::new(ErrorKind::Callback, "the comparator panicked")
 }
 
+/// Keys that are out of order, as `text` says; `kind` where the order is the engine's own. Where it is the user's,
+/// that is rather what is at fault: what was read had its checksum, and what was written had been sorted.
+#[cold]
+pub(crate) fn out_of_order(comparator: &Comparator, kind: ErrorKind, text: &str) -> Error {
+    let Comparator::Custom(custom) = comparator else { return Error::new(kind, text) };
+    let kind = if kind == ErrorKind::Internal { ErrorKind::Callback } else { kind };
+    let cause = "is no total order, or gives other answers than before";
+    Error::new(kind, format!("{text}: the comparator {:?} {cause}", custom.name()))
+}
+
 /// A user's comparator as the engine calls it.
 struct Guarded {
     inner: Arc<dyn UserComparator>,

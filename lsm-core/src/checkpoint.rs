@@ -150,7 +150,7 @@ fn cut(engine: &Arc<Engine>) -> Result<Cut<'_>> {
             }
             // A group that was logged before we led may have to be inserted yet; no other comes.
             let trees = manual::unlogged(engine);
-            manual::seal_as_leader(&trees, false, last);
+            manual::seal_as_leader(engine, &trees, false, last);
             engine.schedule();
             trees.iter().try_for_each(|tree| manual::wait_until_flushed(engine, tree))?;
             engine.env.sleep(100_000);

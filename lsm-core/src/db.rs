@@ -33,7 +33,7 @@ use crate::write::admission::admit;
 use crate::write::route::places;
 use crate::write::stall::StallReport;
 use crate::{Error, ErrorKind, Result, Slice, UpgradeReport, background, checkpoint, keyspace, manual, open};
-use crate::{options, properties, read_only, rollback, table_dirs, upgrade, verify};
+use crate::{metrics, options, properties, read_only, rollback, table_dirs, upgrade, verify};
 
 mod in_keyspace;
 
@@ -262,10 +262,15 @@ impl Db {
         if options.sync && !is_logged {
             return Err(Error::invalid("a write can't be synced with the log disabled"));
         }
+        let since = engine.metrics.count_call(Counter::WriteCalls).then(|| engine.env.now());
         check_served(engine, &batch)?;
         let places = places(engine, &batch);
         admit(engine, &batch, &places, options)?;
-        engine.commit.write(engine, (batch, places), options.sync, is_logged)
+        engine.commit.write(engine, (batch, places), options.sync, is_logged)?;
+        if let Some(since) = since {
+            engine.metrics.write_ns.record(engine.env.now() - since);
+        }
+        Ok(())
     }
 
     /// The value of `key`, or `None`.
@@ -274,7 +279,7 @@ impl Db {
     /// `Corruption` with file and offset, `Io`, `Closed`, `TimedOut` past the options' deadline. For a
     /// key with operands, `Callback` if the merge operator fails, `InvalidArgument` without one.
     pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Slice>> {
-        self.get_with_context(options, key, &mut ReadContext::default())
+        self.get_from(&self.engine().space, options, key, None)
     }
 
     /// As [`Db::get`], adding to `context` what the read cost.
@@ -287,7 +292,7 @@ impl Db {
         key: &[u8],
         context: &mut ReadContext,
     ) -> Result<Option<Slice>> {
-        self.get_from(&self.engine().space, options, key, context)
+        self.get_from(&self.engine().space, options, key, Some(context))
     }
 
     fn get_from(
@@ -295,13 +300,12 @@ impl Db {
         space: &Space,
         options: &ReadOptions,
         key: &[u8],
-        context: &mut ReadContext,
+        context: Option<&mut ReadContext>,
     ) -> Result<Option<Slice>> {
         let engine = self.engine();
         engine.check_open()?;
         engine.check_deadline(options.deadline)?;
-        let before = context.blocks;
-        let result = match &options.snapshot {
+        match &options.snapshot {
             Some(snapshot) => {
                 self.check_snapshot(snapshot)?;
                 let view = space.view();
@@ -313,10 +317,7 @@ impl Db {
                 engine.check_keyspace(space)?;
                 get::get(engine, space, &view, key, seqno, options, context)
             }
-        };
-        engine.metrics.add(Counter::Gets, 1);
-        engine.note_blocks(&before, &context.blocks);
-        result
+        }
     }
 
     /// The values of several keys, in their order, all read from one view. Blocks that have to come from
@@ -325,7 +326,20 @@ impl Db {
     /// # Errors
     /// As [`Db::get`], for the first of the keys that fails.
     pub fn multi_get(&self, options: &ReadOptions, keys: &[&[u8]]) -> Result<Vec<Option<Slice>>> {
-        self.multi_get_from(&self.engine().space, options, keys)
+        self.multi_get_from(&self.engine().space, options, keys, None)
+    }
+
+    /// As [`Db::multi_get`], adding to `context` what the reads cost together.
+    ///
+    /// # Errors
+    /// As [`Db::multi_get`].
+    pub fn multi_get_with_context(
+        &self,
+        options: &ReadOptions,
+        keys: &[&[u8]],
+        context: &mut ReadContext,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.multi_get_from(&self.engine().space, options, keys, Some(context))
     }
 
     fn multi_get_from(
@@ -333,10 +347,11 @@ impl Db {
         space: &Space,
         options: &ReadOptions,
         keys: &[&[u8]],
+        context: Option<&mut ReadContext>,
     ) -> Result<Vec<Option<Slice>>> {
         let engine = self.engine();
         engine.check_open()?;
-        let mut context = ReadContext::default();
+        let mut cost = ReadContext::default();
         let (view, visible) = space.view_at_visible(engine.commit.visible());
         engine.check_keyspace(space)?;
         let seqno = match &options.snapshot {
@@ -346,9 +361,13 @@ impl Db {
             }
             None => visible,
         };
-        let values = multi_get::multi_get(engine, space, &view, keys, seqno, options, &mut context);
-        engine.metrics.add(Counter::Gets, keys.len() as u64);
-        engine.note_blocks(&ReadContext::default().blocks, &context.blocks);
+        let values = multi_get::multi_get(engine, space, &view, keys, seqno, options, &mut cost);
+        let mine = engine.metrics.mine();
+        mine.add(Counter::Gets, keys.len() as u64);
+        mine.add_reads(&cost.blocks);
+        if let Some(context) = context {
+            context.add(&cost);
+        }
         values
     }
 
@@ -502,7 +521,7 @@ impl Db {
     /// Counters, levels, stalls and caches as a table to read.
     pub fn stats_text(&self) -> String {
         let engine = self.engine();
-        properties::stats_text(engine, &engine.keyspaces.alive().trees)
+        metrics::collect(engine, &engine.keyspaces.alive().trees).to_text()
     }
 
     /// The same as one JSON object.
@@ -511,17 +530,18 @@ impl Db {
         properties::stats_json(engine, &engine.keyspaces.alive().trees)
     }
 
-    /// All counters now.
+    /// All metrics now: what was counted since the opening, and where the database stands. Each part is asked for
+    /// itself, without waiting for writers, readers or jobs. They write themselves as tables
+    /// ([`MetricsSnapshot::to_text`]), JSON ([`MetricsSnapshot::to_json`]) and for Prometheus
+    /// ([`MetricsSnapshot::to_prometheus`]); docs/METRICS.md lists them.
     pub fn metrics(&self) -> MetricsSnapshot {
         let engine = self.engine();
-        let mut snapshot = engine.metrics.snapshot();
-        snapshot.counters.open_tables = engine.tables.len() as u64;
-        snapshot
+        metrics::collect(engine, &engine.keyspaces.alive().trees)
     }
 
     /// Compactions finished so far, moves included.
     pub fn compactions(&self) -> u64 {
-        let metrics = self.metrics();
+        let metrics = self.engine().metrics.snapshot();
         metrics.counters.trivial_moves + metrics.levels.iter().map(|level| level.compactions).sum::<u64>()
     }
 

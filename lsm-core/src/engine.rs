@@ -22,7 +22,7 @@ use crate::pins::Pins;
 use crate::scan::workers::ScanWorkers;
 use crate::snapshot::SnapshotList;
 use crate::space::Space;
-use crate::table::{ReadStats, TableReader};
+use crate::table::TableReader;
 use crate::table_dirs::TableDirs;
 use crate::tree::Tree;
 use crate::types::{DbId, FileNumber, SeqNo, TablePlace, TreeId};
@@ -229,6 +229,7 @@ impl Engine {
     }
 
     pub(crate) fn open_table_file(&self, tree: &Tree, table: &TableFile) -> Result<Arc<TableReader>> {
+        self.metrics.add(Counter::TableOpens, 1);
         let path = self.table_path(table.place());
         let options = OpenOptions { direct: self.options.load().direct_reads };
         let file =
@@ -251,23 +252,6 @@ impl Engine {
             reader.pin_blocks()?;
         }
         Ok(reader)
-    }
-
-    /// Adds what reads did to the metrics.
-    pub(crate) fn note_blocks(&self, before: &ReadStats, after: &ReadStats) {
-        let pairs = [
-            (Counter::BlockCacheHits, before.block_cache_hits, after.block_cache_hits),
-            (Counter::BlockCacheMisses, before.blocks_read, after.blocks_read),
-            (Counter::BatchedReads, before.blocks_batched, after.blocks_batched),
-            (Counter::BlockReadBytes, before.bytes_read, after.bytes_read),
-            (Counter::FilterChecked, before.filter_checked, after.filter_checked),
-            (Counter::FilterUseful, before.filter_useful, after.filter_useful),
-        ];
-        for (counter, before, after) in pairs {
-            if after > before {
-                self.metrics.add(counter, after - before);
-            }
-        }
     }
 }
 

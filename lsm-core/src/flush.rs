@@ -75,7 +75,8 @@ impl Done {
         installed?;
         self.tree.note_flush(engine);
         let input = self.buffer.table.raw_key_bytes() + self.buffer.table.raw_value_bytes();
-        engine.metrics.add_flush(input, bytes, engine.env.now() - self.started);
+        let ns = engine.env.now() - self.started;
+        engine.metrics.add_flush(self.tree.id.shard, input, bytes, ns);
         engine.schedule();
         Ok(())
     }
@@ -127,7 +128,7 @@ pub(crate) fn write_table(
         }
         entries.next()?;
     }
-    entries.counts().note(&engine.metrics);
+    entries.counts().note(&engine.metrics, tree.id.shard);
     outputs.finish()
 }
 

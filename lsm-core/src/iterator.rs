@@ -13,6 +13,7 @@ use crate::pins::Pin;
 use crate::prefix::Scope;
 use crate::range_del::scan::ScanCover;
 use crate::read::db_iter::{DbIter, IterStats, VoidTest};
+use crate::read::get::ReadContext;
 use crate::read::internal::InternalIter;
 use crate::read::level_iter::LevelIter;
 use crate::read::merging_iter::MergingIter;
@@ -37,7 +38,7 @@ pub struct DbIterator {
     reading: Reading,
     pin: Pin,
     /// Keeps memtables and tables; what the children point into they also own.
-    _view: Arc<SpaceView>,
+    view: Arc<SpaceView>,
     deadline: Option<Nanos>,
     seeks: u64,
     steps: u64,
@@ -82,7 +83,7 @@ impl DbIterator {
         // A table may have been left out for its bounds.
         watch.check()?;
         let pin = engine.pins.add(space, &view, engine.env.now());
-        Ok(DbIterator { inner, reading, pin, _view: view, deadline: options.deadline, seeks: 0, steps: 0 })
+        Ok(DbIterator { inner, reading, pin, view, deadline: options.deadline, seeks: 0, steps: 0 })
     }
 
     fn count_seek(&mut self) -> Result<()> {
@@ -216,6 +217,14 @@ impl DbIterator {
     pub fn read_stats(&self) -> ReadStats {
         self.inner.read_stats()
     }
+
+    /// The same as a look-up would have it: memtables of its view, tables opened, blocks.
+    pub fn context(&self) -> ReadContext {
+        let blocks = self.read_stats();
+        let memtables: usize = self.view.shards().iter().map(|tree| 1 + tree.sealed.len()).sum();
+        let (memtables, tables) = (memtables as u32, blocks.cursors as u32);
+        ReadContext { memtables, tables, blocks, ..ReadContext::default() }
+    }
 }
 
 /// Which clues of a keyspace stand for nothing.
@@ -314,6 +323,6 @@ impl Drop for DbIterator {
             (Counter::IteratorSkips, skips),
             (Counter::RangeJumps, stats.range_jumps),
         ]);
-        engine.note_blocks(&ReadStats::default(), &self.inner.read_stats());
+        engine.metrics.mine().add_reads(&self.inner.read_stats());
     }
 }

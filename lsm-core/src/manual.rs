@@ -14,7 +14,6 @@ use crate::options::{CompactRangeOptions, FlushOptions};
 use crate::space::Space;
 use crate::tree::Tree;
 use crate::types::SeqNo;
-use crate::version::set::FlushGroup;
 use crate::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
 
@@ -70,15 +69,37 @@ pub(crate) fn wait_until_flushed(engine: &Engine, tree: &Tree) -> Result<()> {
 }
 
 fn seal(engine: &Engine, trees: &[Arc<Tree>], atomic: bool) {
-    engine.commit.between_groups(engine, |_, last_seqno| seal_as_leader(trees, atomic, last_seqno));
+    engine.commit.between_groups(engine, |_, last_seqno| seal_as_leader(engine, trees, atomic, last_seqno));
 }
 
-/// Seals the active memtables of `trees` that hold anything. As the leader of the commit queue.
-pub(crate) fn seal_as_leader(trees: &[Arc<Tree>], atomic: bool, last_seqno: SeqNo) {
-    // Looked at once: a group that was logged before may still be inserting.
-    let filled: Vec<&Arc<Tree>> = trees.iter().filter(|tree| !tree.view().active.table.is_empty()).collect();
+/// Seals the active memtables of `trees`, or of all trees where those are always flushed as one. As the leader
+/// of the commit queue.
+pub(crate) fn seal_as_leader(engine: &Engine, trees: &[Arc<Tree>], atomic: bool, last_seqno: SeqNo) {
+    if engine.options.load().atomic_flush {
+        seal_all_as_leader(engine, last_seqno);
+    } else {
+        seal_filled(engine, trees, atomic, last_seqno);
+    }
+}
+
+/// Seals those of all trees, to settle as one. As the leader of the commit queue: a keyspace that was created
+/// after somebody asked for this has its part in what was written since.
+pub(crate) fn seal_all_as_leader(engine: &Engine, last_seqno: SeqNo) {
+    seal_filled(engine, &engine.keyspaces.alive_guard().trees, true, last_seqno);
+}
+
+/// Seals the active memtables of `trees` that hold anything, or are about to: a group that was logged before may
+/// be inserting yet, and what it brings for one tree is sealed with what it brings for the others.
+fn seal_filled(engine: &Engine, trees: &[Arc<Tree>], atomic: bool, last_seqno: SeqNo) {
+    let is_filled = |tree: &&Arc<Tree>| {
+        let view = tree.view_guard();
+        // In this order: a writer that has left has inserted.
+        !view.active.is_quiet() || !view.active.table.is_empty()
+    };
+    // Looked at once: the number of members is fixed before the first of them may be flushed.
+    let filled: Vec<&Arc<Tree>> = trees.iter().filter(is_filled).collect();
     // Dropping goes between groups, too: none of them leaves before all have joined.
-    let group = atomic.then(|| FlushGroup::new(filled.len()));
+    let group = atomic.then(|| engine.versions.new_group(filled.len()));
     for tree in filled {
         let mut state = tree.lock();
         if let Some(group) = &group {

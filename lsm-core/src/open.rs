@@ -57,6 +57,7 @@ pub(crate) fn open(
 ) -> Result<Arc<Engine>> {
     env.check_fork()?;
     let since = env.now();
+    check_path(dir)?;
     // Before anything asks them: what the user's objects do wrong must reach no worker.
     let keyspaces = &check(&mut options, keyspaces)?[..];
     let fs = env.fs().clone();
@@ -101,6 +102,18 @@ pub(crate) fn open(
     Ok(engine)
 }
 
+/// Fails for what is no path of a directory: the empty one, whose files would be made where the process is.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn check_path(dir: &Path) -> Result<()> {
+    match dir.as_os_str().as_encoded_bytes() {
+        [] => Err(Error::invalid("the path of a database is empty")),
+        path if path.contains(&0) => Err(Error::invalid("the path of a database has a zero byte in it")),
+        _ => Ok(()),
+    }
+}
+
 /// Creates the directory and those above it. The names of those above are durable then; its own is
 /// synced before `CURRENT` is written, whoever made the directory.
 pub(crate) fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
@@ -111,7 +124,13 @@ pub(crate) fn create_dirs(fs: &dyn Fs, dir: &Path) -> Result<()> {
         }
         missing.push(ancestor);
     }
-    fs.create_dir_all(dir)?;
+    fs.create_dir_all(dir).map_err(|error| {
+        if !error.is_in_the_way() {
+            return error;
+        }
+        let text = "a file stands where the database's directory, or one above it, should be";
+        Error::invalid(text).at_path(dir).with_os_code(error.os_code())
+    })?;
     missing.iter().rev().try_for_each(|ancestor| fs.sync_dir(&parent_dir(ancestor)))
 }
 
@@ -393,6 +412,7 @@ pub(crate) fn build(
     let write_budget = Arc::new(WriteBudget::new(options.write_buffers_total(), events.clone()));
     let may_create = options.create_if_missing && !read_only;
     let alive = make_spaces(env.as_ref(), dir, &options, keyspaces, &mut found, &write_budget, may_create)?;
+    let shards = alive.spaces[0].shards();
     let io = env.start_io(&IoOptions { use_ring: options.use_io_uring, ..IoOptions::default() })?;
     let log = Log::new(
         env.as_ref(),
@@ -427,7 +447,7 @@ pub(crate) fn build(
         tables: TableCache::new(options.open_tables_max, options.table_cache_bytes, env.event()),
         blocks,
         graveyard,
-        metrics: Metrics::new(),
+        metrics: Metrics::of_shards(shards),
         replay_start: found.replay_start,
         first_record_torn: found.first_record_torn,
         error: BackgroundError::new(events.clone()),

@@ -27,9 +27,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::callback::caught;
 use crate::key::Comparator;
 use crate::table::hash_key;
 use crate::{Error, ErrorKind, Result};
@@ -46,6 +46,10 @@ pub trait UserPrefixExtractor: Send + Sync {
     /// The prefix of `key`: any part of it, empty allowed; `None` if the key is out of the domain.
     fn extract<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]>;
 }
+
+/// What an extractor that can't answer may panic with, by [`std::panic::resume_unwind`]: the error then says so, after
+/// the words "the prefix extractor". Other panics are not quoted, since there may be keys in them.
+pub struct Refusal(pub &'static str);
 
 /// How the prefix of a key is found.
 #[derive(Clone)]
@@ -88,7 +92,7 @@ impl PrefixExtractor {
             PrefixExtractor::Fixed(n) => Ok(key.get(..*n)),
             PrefixExtractor::Capped(n) => Ok(Some(&key[..key.len().min(*n)])),
             PrefixExtractor::Delimiter(byte) => Ok(key.iter().position(|b| b == byte).map(|at| &key[..=at])),
-            PrefixExtractor::Custom(c) => caught(|| c.extract(key)).ok_or_else(panicked),
+            PrefixExtractor::Custom(c) => asked(|| c.extract(key)),
         }
     }
 
@@ -98,7 +102,7 @@ impl PrefixExtractor {
     /// `Callback` if the user's extractor panics when asked.
     pub(crate) fn with_fixed_name(&self) -> Result<PrefixExtractor> {
         let PrefixExtractor::Custom(inner) = self else { return Ok(self.clone()) };
-        let name = caught(|| inner.name().to_owned()).ok_or_else(panicked)?;
+        let name = asked(|| inner.name().to_owned())?;
         Ok(PrefixExtractor::Custom(Arc::new(Named { inner: inner.clone(), name })))
     }
 
@@ -113,9 +117,12 @@ impl PrefixExtractor {
     }
 }
 
-#[cold]
-fn panicked() -> Error {
-    Error::new(ErrorKind::Callback, "the prefix extractor panicked")
+fn asked<T>(call: impl FnOnce() -> T) -> Result<T> {
+    // Unwind safety is the user's, as in `callback`.
+    catch_unwind(AssertUnwindSafe(call)).map_err(|thrown| {
+        let what = thrown.downcast_ref::<Refusal>().map_or("panicked", |refusal| refusal.0);
+        Error::new(ErrorKind::Callback, format!("the prefix extractor {what}"))
+    })
 }
 
 /// A user's extractor under the name that the database was opened with.
@@ -135,7 +142,10 @@ impl UserPrefixExtractor for Named {
 }
 
 /// Fails unless `name`, of a user's object, can be told from the engine's own and be stored.
-pub(crate) fn check_user_name(what: &str, name: &str) -> std::result::Result<(), String> {
+///
+/// # Errors
+/// What is wrong with it, after `what` and a colon.
+pub fn check_user_name(what: &str, name: &str) -> std::result::Result<(), String> {
     if name.is_empty() || name.len() > 255 {
         return Err(format!("{what}: its name must have 1 to 255 bytes"));
     }

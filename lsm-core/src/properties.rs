@@ -3,13 +3,12 @@
 //! A property is asked of some trees: of one keyspace, or of all, whose numbers are then added up (the
 //! floor is the least of them). What belongs to the database is the same for whoever is asked.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::compaction::debt::pending_compaction_bytes;
 use crate::engine::Engine;
-use crate::metrics::StallCause;
+use crate::metrics::{self, LevelGauges, MetricsSnapshot, StallCause};
 use crate::pins::PinReport;
 use crate::tree::{Tree, TreeView};
 use crate::version::LEVELS;
@@ -19,6 +18,7 @@ use crate::write::stall::{Admission, StallReport, StallTimes};
 pub(crate) const NAMES: &[&str] = &[
     "dialsm.stats",
     "dialsm.stats-json",
+    "dialsm.stats-prometheus",
     "dialsm.options",
     "dialsm.num-immutable-memtables",
     "dialsm.active-memtable-bytes",
@@ -130,7 +130,8 @@ pub(crate) fn get(engine: &Arc<Engine>, trees: &[Arc<Tree>], name: &str) -> Opti
         return Some(asked.bytes(level).to_string());
     }
     let value: u64 = match name {
-        "dialsm.stats" => return Some(stats_text(engine, trees)),
+        "dialsm.stats" => return Some(metrics::collect(engine, trees).to_text()),
+        "dialsm.stats-prometheus" => return Some(metrics::collect(engine, trees).to_prometheus()),
         "dialsm.stats-json" => return Some(stats_json(engine, trees)),
         "dialsm.options" => {
             return Some(match trees {
@@ -154,7 +155,7 @@ pub(crate) fn get(engine: &Arc<Engine>, trees: &[Arc<Tree>], name: &str) -> Opti
         "dialsm.live-table-bytes" => (0..LEVELS).map(|level| asked.bytes(level)).sum(),
         "dialsm.estimate-num-keys" => asked.estimate_keys(),
         "dialsm.pending-compaction-bytes" => asked.pending_bytes(),
-        "dialsm.running-flushes" => engine.scheduler.running().0 as u64,
+        "dialsm.running-flushes" => engine.scheduler.jobs().flushes as u64,
         "dialsm.running-compactions" => trees.iter().map(|tree| tree.lock().compactions_running as u64).sum(),
         "dialsm.is-write-stopped" => {
             asked.any_door(|door| matches!(door, Admission::Stopped(_)))
@@ -207,7 +208,7 @@ fn of_database(engine: &Engine, name: &str) -> Option<u64> {
         "dialsm.retained-memtable-bytes" => engine.write_budget.retained(),
         "dialsm.in-flight-bytes" => engine.handoff.limiter.stats().in_flight_bytes.iter().sum(),
         "dialsm.in-flight-bytes-peak" => engine.handoff.limiter.stats().in_flight_bytes_peak,
-        "dialsm.in-flight-bytes-max" => in_flight_bytes_max(engine),
+        "dialsm.in-flight-bytes-max" => metrics::in_flight_bytes_max(engine),
         "dialsm.limiter-window-bytes" => engine.handoff.limiter.stats().window_bytes,
         _ => return None,
     })
@@ -218,53 +219,16 @@ fn pins(engine: &Engine) -> PinReport {
     engine.pins.report(engine.env.now())
 }
 
-/// What the tables under way to the disk never pass: what the limiter may grant, and, since a flush never
-/// waits there, the memtables that may be sealed or retained at one time (`write::budget`).
-fn in_flight_bytes_max(engine: &Engine) -> u64 {
-    let options = engine.options.load();
-    let memtables = options.write_buffers_total();
-    options.background_in_flight_bytes_max + memtables + memtables + memtables / 4
-}
-
 /// Where the hand-off stands, and what its limiter and its syncs have done so far, by name.
-fn handoff_figures(engine: &Engine) -> Vec<(&'static str, u64)> {
-    let limiter = engine.handoff.limiter.stats();
-    let durable = engine.handoff.durability().map(|durability| durability.stats()).unwrap_or_default();
-    let [flush, l0, deep, user] = limiter.in_flight_bytes;
-    vec![
-        ("unsettled_installs", engine.versions.unsettled() as u64),
-        ("undurable_tables", engine.handoff.undurable_tables() as u64),
-        ("retained_bytes", engine.handoff.retained.bytes()),
-        ("retained_bytes_peak", engine.handoff.retained.peak()),
-        ("retained_memtable_bytes", engine.write_budget.retained()),
-        ("sync_requests", durable.request_count),
-        ("sync_requests_ended", durable.ended_count),
-        ("sync_requests_failed", durable.failed_count),
-        ("table_syncs", durable.file_sync_count),
-        ("directory_syncs", durable.dir_sync_count),
-        ("window_bytes", limiter.window_bytes),
-        ("in_flight_bytes_peak", limiter.in_flight_bytes_peak),
-        ("in_flight_flush_bytes", flush),
-        ("in_flight_l0_bytes", l0),
-        ("in_flight_deep_bytes", deep),
-        ("in_flight_user_bytes", user),
-        ("granted", limiter.granted_count.iter().sum()),
-        ("waited", limiter.waited_count.iter().sum()),
-        ("turns_of_lower_priority", limiter.turn_count),
-        ("flushes_over_window", limiter.flush_over_window_count),
-        ("waits_for_rate_cap", limiter.capped_count),
-        ("window_increases", limiter.increase_count),
-        ("window_at_ceiling", limiter.at_ceiling_count),
-        ("window_unused", limiter.idle_count),
-        ("window_held", limiter.held_count),
-        ("window_decreases", limiter.decrease_count),
-        ("window_at_floor", limiter.at_floor_count),
-        ("latencies_before_last_cut", limiter.old_news_count),
-    ]
+fn handoff_figures(metrics: &MetricsSnapshot) -> Vec<(&'static str, u64)> {
+    [metrics.handoff_gauges.entries(), metrics.handoff.entries()].concat()
 }
 
 fn handoff_text(engine: &Engine) -> String {
-    handoff_figures(engine).iter().map(|(name, value)| format!("{name} {value}\n")).collect()
+    handoff_figures(&metrics::collect(engine, &[]))
+        .iter()
+        .map(|(name, value)| format!("{name} {value}\n"))
+        .collect()
 }
 
 /// Stalls so far of the keyspaces whose trees these are.
@@ -274,44 +238,12 @@ pub(crate) fn stalls(engine: &Engine, trees: &[Arc<Tree>]) -> StallReport {
     keyspaces.fold(StallReport::default(), |sum, tree| sum.plus(&tree.stall.report(now)))
 }
 
-pub(crate) fn stats_text(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
-    let mut out = String::new();
-    let asked = Asked::of(trees);
-    let _ = writeln!(out, "level   tables          bytes");
-    for level in 0..LEVELS {
-        let tables = asked.tables(level);
-        if tables > 0 {
-            let _ = writeln!(out, "L{level:<5} {tables:>8} {:>14}", asked.bytes(level));
-        }
-    }
-    let report = stalls(engine, trees);
-    let _ = writeln!(out, "\nstalls       count      seconds  longest ms");
-    let causes = StallCause::ALL.iter().map(|cause| (cause.as_str(), report.by_cause[*cause as usize]));
-    for (name, times) in std::iter::once(("all", report.all)).chain(causes) {
-        let seconds = times.total_ns as f64 / 1e9;
-        let _ = writeln!(
-            out,
-            "{name:<12} {:>5} {seconds:>12.3} {:>11.1}",
-            times.count,
-            times.longest_ns as f64 / 1e6
-        );
-    }
-    let _ = writeln!(out, "\nhand-off");
-    out.push_str(&handoff_text(engine));
-    let _ = writeln!(out);
-    out.push_str(&engine.metrics.snapshot().to_text());
-    out
-}
-
 pub(crate) fn stats_json(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
     let asked = Asked::of(trees);
     let report = stalls(engine, trees);
-    let levels: Vec<String> = (0..LEVELS)
-        .map(|level| {
-            let (tables, bytes) = (asked.tables(level), asked.bytes(level));
-            format!("{{\"tables\":{tables},\"bytes\":{bytes}}}")
-        })
-        .collect();
+    let metrics = metrics::collect(engine, trees);
+    let level = |level: &LevelGauges| format!("{{\"tables\":{},\"bytes\":{}}}", level.tables, level.bytes);
+    let levels: Vec<String> = metrics.level_gauges.iter().map(level).collect();
     let by_cause = |value: fn(&StallTimes) -> f64| -> Vec<String> {
         let field = |cause: &StallCause| (cause.as_str(), value(&report.by_cause[*cause as usize]));
         StallCause::ALL.iter().map(field).map(|(name, value)| format!("\"{name}\":{value}")).collect()
@@ -319,10 +251,10 @@ pub(crate) fn stats_json(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
     let (causes, counts) =
         (by_cause(|times| times.total_ns as f64 / 1e9), by_cause(|times| times.count as f64));
     let handoff: Vec<String> =
-        handoff_figures(engine).iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        handoff_figures(&metrics).iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
     format!(
         "{{\"clock_ns\":{},\"trees\":{},\"levels\":[{}],\"pending_compaction_bytes\":{},\"stall\":{{\"count\":{},\"seconds\":{},\"longest_ms\":{},\"by_cause\":{{{}}},\"counts_by_cause\":{{{}}}}},\"visible\":{},\"handoff\":{{{}}},\"metrics\":{}}}",
-        engine.env.now(),
+        metrics.clock_ns,
         trees.len(),
         levels.join(","),
         asked.pending_bytes(),
@@ -331,8 +263,8 @@ pub(crate) fn stats_json(engine: &Arc<Engine>, trees: &[Arc<Tree>]) -> String {
         report.all.longest_ns as f64 / 1e6,
         causes.join(","),
         counts.join(","),
-        engine.commit.visible().load(Ordering::Acquire),
+        metrics.gauges.visible_seqno,
         handoff.join(","),
-        engine.metrics.snapshot().to_json(),
+        metrics.to_json(),
     )
 }

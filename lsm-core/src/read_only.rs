@@ -37,6 +37,7 @@ pub(crate) fn open(
 ) -> Result<Arc<Engine>> {
     env.check_fork()?;
     let since = env.now();
+    open::check_path(dir)?;
     let keyspaces = &open::check(&mut options, keyspaces)?[..];
     let fs = env.fs();
     if !fs.exists(&FileName::Current.path(dir))? {

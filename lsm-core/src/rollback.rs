@@ -21,7 +21,7 @@ use crate::compaction::picker::{CollectFloors, pick_collect, pick_rollback};
 use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
 use crate::keyspace::Alive;
-use crate::metrics::Counter;
+use crate::metrics::{Counter, ShardCounter};
 use crate::space::Space;
 use crate::tree::{Buffer, Tree, TreeState};
 use crate::types::{SEQNO_MAX, SeqNo};
@@ -168,13 +168,17 @@ fn collect_floors(engine: &Engine, space: &Space) -> Option<CollectFloors> {
     Some(floors)
 }
 
-/// Counts what became of a rollback.
-pub(crate) fn note(engine: &Engine, plan: &Plan, result: &Result<()>) {
+/// Counts what became of a rollback of `tree`.
+pub(crate) fn note(engine: &Engine, tree: &Tree, plan: &Plan, result: &Result<()>) {
     if plan.reason == Reason::Rollback {
         match result {
-            Ok(()) => engine.metrics.add(Counter::Rollbacks, 1),
+            Ok(()) => {
+                engine.metrics.add(Counter::Rollbacks, 1);
+                engine.metrics.add_to_shard(tree.id.shard, ShardCounter::Rollbacks, 1);
+            }
             Err(error) if error.kind() == ErrorKind::Cancelled => {
                 engine.metrics.add(Counter::RollbackAborts, 1);
+                engine.metrics.add_to_shard(tree.id.shard, ShardCounter::RollbackAborts, 1);
             }
             Err(_) => {}
         }

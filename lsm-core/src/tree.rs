@@ -17,7 +17,7 @@ use crate::compaction::patience::Patience;
 use crate::engine::Engine;
 use crate::events::{Events, RedirectOff, RedirectOn, StallBegin, StallChanged, StallEnd, Taken};
 use crate::key::{Comparator, Kind};
-use crate::manual::seal_as_leader;
+use crate::manual::seal_all_as_leader;
 use crate::memtable::Memtable;
 use crate::merge_operator::Merging;
 use crate::metrics::StallCause;
@@ -222,7 +222,7 @@ impl Tree {
             patience: Patience::default(),
             views,
             state: Mutex::new(state),
-            stall: StallGate::new(door_changed, stalls),
+            stall: StallGate::new(id.shard, door_changed, stalls),
             budget,
             dropped: AtomicBool::new(false),
             redirects_from: AtomicU64::new(f64::INFINITY.to_bits()),
@@ -410,15 +410,19 @@ impl Tree {
 
     /// Switches the memtable, though it is not full, if another may be opened. Leader only.
     pub(crate) fn switch_early(&self, engine: &Engine, last_seqno: SeqNo) {
-        if !self.may_switch() {
-            return;
+        if self.may_switch() {
+            self.seal(engine, last_seqno);
+            engine.schedule();
         }
+    }
+
+    /// Switches the memtable; those of all other trees, too, where all settle as one. Leader only.
+    fn seal(&self, engine: &Engine, last_seqno: SeqNo) {
         if engine.options.load().atomic_flush {
-            seal_as_leader(&engine.keyspaces.alive_guard().trees, true, last_seqno);
+            seal_all_as_leader(engine, last_seqno);
         } else {
             self.switch(&mut self.lock(), last_seqno);
         }
-        engine.schedule();
     }
 
     /// Whether there is something to switch and another memtable may be opened.
@@ -439,20 +443,13 @@ impl Tree {
 
     #[cold]
     fn switch_full(&self, engine: &Engine, last_seqno: SeqNo) {
-        let is_together = engine.options.load().atomic_flush;
-        if is_together && self.may_switch() {
-            seal_as_leader(&engine.keyspaces.alive_guard().trees, true, last_seqno);
-            engine.schedule();
-            return;
-        }
-        let mut state = self.lock();
-        if !is_together && self.view_guard().sealed.len() + 1 < self.options.load().write_buffers_max {
-            self.switch(&mut state, last_seqno);
-            drop(state);
+        // Flushes may end meanwhile, which makes more room; only the leader takes some.
+        if self.may_switch() {
+            self.seal(engine, last_seqno);
             self.ration(0.0);
             engine.schedule();
         } else {
-            self.block(state);
+            self.block(self.lock());
             self.seal_reserve(engine, last_seqno);
         }
     }
@@ -461,13 +458,13 @@ impl Tree {
     /// next one, which has the reserve alone. Leader only.
     #[cold]
     fn seal_reserve(&self, engine: &Engine, last_seqno: SeqNo) {
-        let mut state = self.lock();
         let view = self.view_guard();
         let is_full = view.active.table.bytes_used() as u64
             >= self.allowance(&view, engine.options.load().clue_reserve_bytes);
         if self.shards > 1 && is_full && self.may_seal_reserve(&view) {
             drop(view);
-            self.switch(&mut state, last_seqno);
+            self.seal(engine, last_seqno);
+            let mut state = self.lock();
             state.memtable_blocked = true;
             self.refresh_stall(state);
             engine.schedule();

@@ -18,6 +18,7 @@ use dialsm_core::{
 use dialsm_io::{CrashPolicy, Env, Fault, FaultFs, Fs, OpKind, Rule, SimEnv, SimFs, SplitMix64};
 
 const EIO: i32 = 5;
+const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 const SECOND: u64 = 1_000_000_000;
 
@@ -434,36 +435,48 @@ fn a_full_disk_met_once_passes_wherever_it_was_met() {
         (OpKind::Write, ".log"),
     ];
     for (op, part) in places {
-        let run = Run::new(1, ENOSPC);
-        let env = run.env.clone();
-        env.run(|| {
-            // The manifest's first record is the flush's then, which somebody waits for; that of a new
-            // segment is made good by the next one, and nobody need know.
-            let log_segment_bytes = if part == "MANIFEST" { 1 << 20 } else { tiny().log_segment_bytes };
-            let log_total_bytes_max = tiny().log_total_bytes_max.max(1 << 20);
-            let db = open(&env, &Options { log_segment_bytes, log_total_bytes_max, ..tiny() }).expect("open");
-            db.put(&synced(), b"before", &[b'v'; 70_000]).expect("put");
-            db.wait_until_idle().expect("idle");
-            run.faults.add(Rule::nth(op, 1, Fault::Errno(ENOSPC)).on(part));
-            let met = [db.put(&unsynced(), b"during", &[b'v'; 70_000]).err(), db.flush().err()];
-            assert!(run.faults.injected() >= 1, "{op:?} of {part} never came");
-            run.faults.clear();
-            let kinds: Vec<_> = met.iter().flatten().map(Error::kind).collect();
-            assert!(kinds.iter().all(|kind| *kind == ErrorKind::NoSpace), "{op:?} of {part}: {kinds:?}");
-            // Without deferred syncs the flush settles its own table, fails, and is settled once more before
-            // anybody is told.
-            let is_made_good = part == "MANIFEST" && !tiny().deferred_sync;
-            assert!(!kinds.is_empty() || is_made_good, "{op:?} of {part} failed unnoticed");
-            env.sleep(RESUMES_WITHIN);
-            db.put(&synced(), b"after", b"").unwrap_or_else(|error| panic!("{op:?} of {part}: {error}"));
-            db.flush().expect("flush");
-            let found = contents(&db).expect("read");
-            drop(db);
-            let image = env.sim_fs().crash_image(CrashPolicy::DropUnsynced);
-            let db = open(&env.on_fs(image.clone(), image), &tiny()).expect("reopen");
-            assert!(contents(&db).expect("read") == found, "{op:?} of {part}");
-        });
+        passes(ENOSPC, ErrorKind::NoSpace, op, part);
     }
+}
+
+/// So is a call that finds no file descriptor.
+#[test]
+fn a_process_without_descriptors_goes_on_when_it_has_some() {
+    for part in [".sst", ".log"] {
+        passes(EMFILE, ErrorKind::Io, OpKind::Create, part);
+    }
+}
+
+fn passes(errno: i32, kind: ErrorKind, op: OpKind, part: &str) {
+    let run = Run::new(1, errno);
+    let env = run.env.clone();
+    env.run(|| {
+        // The manifest's first record is the flush's then, which somebody waits for; that of a new
+        // segment is made good by the next one, and nobody need know.
+        let log_segment_bytes = if part == "MANIFEST" { 1 << 20 } else { tiny().log_segment_bytes };
+        let log_total_bytes_max = tiny().log_total_bytes_max.max(1 << 20);
+        let db = open(&env, &Options { log_segment_bytes, log_total_bytes_max, ..tiny() }).expect("open");
+        db.put(&synced(), b"before", &[b'v'; 70_000]).expect("put");
+        db.wait_until_idle().expect("idle");
+        run.faults.add(Rule::nth(op, 1, Fault::Errno(errno)).on(part));
+        let met = [db.put(&unsynced(), b"during", &[b'v'; 70_000]).err(), db.flush().err()];
+        assert!(run.faults.injected() >= 1, "{op:?} of {part} never came");
+        run.faults.clear();
+        let kinds: Vec<_> = met.iter().flatten().map(|error| (error.kind(), error.os_code())).collect();
+        assert!(kinds.iter().all(|found| *found == (kind, Some(errno))), "{op:?} of {part}: {kinds:?}");
+        // Without deferred syncs the flush settles its own table, fails, and is settled once more before
+        // anybody is told.
+        let is_made_good = part == "MANIFEST" && !tiny().deferred_sync;
+        assert!(!kinds.is_empty() || is_made_good, "{op:?} of {part} failed unnoticed");
+        env.sleep(RESUMES_WITHIN);
+        db.put(&synced(), b"after", b"").unwrap_or_else(|error| panic!("{op:?} of {part}: {error}"));
+        db.flush().expect("flush");
+        let found = contents(&db).expect("read");
+        drop(db);
+        let image = env.sim_fs().crash_image(CrashPolicy::DropUnsynced);
+        let db = open(&env.on_fs(image.clone(), image), &tiny()).expect("reopen");
+        assert!(contents(&db).expect("read") == found, "{op:?} of {part}");
+    });
 }
 
 #[test]

@@ -83,10 +83,12 @@ pub enum Command {
         /// How.
         format: Format,
     },
-    /// Print the engine's counters, or one property.
+    /// Print the engine's metrics, or one property.
     Stats {
         /// The database.
         db: Database,
+        /// In Prometheus' text format.
+        prometheus: bool,
         /// The property.
         property: Option<String>,
     },
@@ -386,9 +388,7 @@ impl Raw {
                 limit: self.number("limit")?,
                 format: self.format("format")?,
             },
-            "stats" => {
-                Command::Stats { db: self.database()?, property: self.text("property")?.map(String::from) }
-            }
+            "stats" => self.stats()?,
             "compact" => Command::Compact { db: self.database()?, range: self.range()? },
             "verify" => Command::Verify { db: self.database()? },
             "dump-table" => {
@@ -406,6 +406,15 @@ impl Raw {
             },
             _ => Command::Help,
         })
+    }
+
+    fn stats(&self) -> Result<Command, Failure> {
+        let prometheus = self.has("prometheus");
+        if prometheus && (self.has("json") || self.has("property")) {
+            return usage_error("--prometheus cannot stand beside --json or --property");
+        }
+        let property = self.text("property")?.map(String::from);
+        Ok(Command::Stats { db: self.database()?, prometheus, property })
     }
 
     fn load(&self) -> Result<Command, Failure> {

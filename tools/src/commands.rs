@@ -7,7 +7,7 @@ use dialsm_core::{Error, Options, Result};
 use crate::cli::{Command, Database, Invocation, usage};
 use crate::exit::{Failure, Outcome};
 use crate::inspect::{self, Printer};
-use crate::store::{Op, OpenMode, Opener, Store};
+use crate::store::{Op, OpenMode, Opener, StatsForm, Store};
 use crate::text::{Encoding, Format};
 
 mod admin;
@@ -71,8 +71,15 @@ pub fn run(invocation: &Invocation, opener: &dyn Opener, streams: &mut Streams<'
             let scan = scan::Scan { range, limit: *limit, format: *format, progress };
             with_store(open(db)?, |store| scan.run(store, streams))?;
         }
-        Command::Stats { db, property } => {
-            with_store(open(db)?, |store| admin::stats(store, property.as_deref(), json, streams))?;
+        Command::Stats { db, prometheus, property } => {
+            let form = match (json, prometheus) {
+                (_, true) => StatsForm::Prometheus,
+                (true, false) => StatsForm::Json,
+                (false, false) => StatsForm::Text,
+            };
+            // Looking must not change anything: no recovery, no new files, no compaction.
+            let store = self::open(opener, db, OpenMode::ReadOnly)?;
+            with_store(store, |store| admin::stats(store, property.as_deref(), form, streams))?;
         }
         Command::Compact { db, range } => {
             with_store(

@@ -9,7 +9,7 @@ use dialsm_core::{
 };
 use dialsm_io::{Env, Fs};
 
-use crate::store::{Cursor, Op, OpenMode, Opener, Range, Store, Verified};
+use crate::store::{Cursor, Op, OpenMode, Opener, Range, StatsForm, Store, Verified};
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +37,11 @@ impl Opener for Engine {
             let saved = Options::load(self.env.as_ref(), path);
             options.shard_dirs = saved.map(|saved| saved.shard_dirs).unwrap_or_default();
         }
-        Ok(Box::new(Database { db: Db::open(self.env.clone(), path, options)? }))
+        let open = match mode {
+            OpenMode::ReadOnly => Db::open_read_only,
+            OpenMode::Existing | OpenMode::CreateIfMissing => Db::open,
+        };
+        Ok(Box::new(Database { db: open(self.env.clone(), path, options)? }))
     }
 
     fn saved_options(&self, path: &Path) -> Result<Options> {
@@ -90,8 +94,12 @@ impl Store for Database {
         self.db.compact_range(&CompactRangeOptions::default(), lower, upper)
     }
 
-    fn stats(&self, json: bool) -> Result<String> {
-        Ok(if json { self.db.stats_json() } else { self.db.stats_text() })
+    fn stats(&self, form: StatsForm) -> Result<String> {
+        Ok(match form {
+            StatsForm::Text => self.db.stats_text(),
+            StatsForm::Json => self.db.stats_json(),
+            StatsForm::Prometheus => self.db.metrics().to_prometheus(),
+        })
     }
 
     fn property(&self, name: &str) -> Result<Option<String>> {

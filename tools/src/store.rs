@@ -16,6 +16,19 @@ pub enum OpenMode {
     Existing,
     /// It is created where it is missing.
     CreateIfMissing,
+    /// It has to be there, and nothing in it changes.
+    ReadOnly,
+}
+
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatsForm {
+    /// Tables.
+    Text,
+    /// One JSON object.
+    Json,
+    /// What Prometheus scrapes.
+    Prometheus,
 }
 
 /// Opens databases.
@@ -99,11 +112,11 @@ pub trait Store {
     /// As [`Store::get`].
     fn compact(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Result<()>;
 
-    /// The engine's own account of itself, as a table or as one JSON object.
+    /// The engine's own account of itself.
     ///
     /// # Errors
     /// As [`Store::get`].
-    fn stats(&self, json: bool) -> Result<String>;
+    fn stats(&self, form: StatsForm) -> Result<String>;
 
     /// One of the engine's named properties.
     ///

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Pending, Shared};
+use crate::env::Nanos;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::File;
 use crate::ring::{IoOp, IoTicket};
@@ -35,6 +36,7 @@ struct Running {
     requests: Vec<RequestNo>,
     is_dir: bool,
     ticket: IoTicket,
+    since: Nanos,
 }
 
 pub(super) struct Work {
@@ -107,8 +109,11 @@ impl Work {
     }
 
     fn settle(&mut self, done: Running) {
-        let Running { path, bytes, requests, is_dir, ticket } = done;
+        let Running { path, bytes, requests, is_dir, ticket, since } = done;
         let result = ticket.wait().result.map(drop);
+        if !is_dir {
+            self.shared.file_sync_ns.record(self.shared.env.now().saturating_sub(since));
+        }
         self.shared.counts.bytes.fetch_sub(bytes, Relaxed);
         if let Err(e) = &result {
             // What never ran leaves the file as it was.
@@ -206,8 +211,8 @@ impl Work {
         let counts = &self.shared.counts;
         let now = counts.bytes.fetch_add(bytes, Relaxed) + bytes;
         counts.bytes_peak.fetch_max(now, Relaxed);
-        let event = Arc::clone(&self.shared.work_event);
+        let (event, since) = (Arc::clone(&self.shared.work_event), self.shared.env.now());
         let ticket = self.shared.io.submit_and_notify(op, Some(event));
-        self.running.push(Running { path, bytes, requests, is_dir, ticket });
+        self.running.push(Running { path, bytes, requests, is_dir, ticket, since });
     }
 }

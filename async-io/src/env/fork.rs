@@ -20,7 +20,7 @@ const MARK: u32 = 0x0d1a_15a1;
 const MAP_BYTES: usize = size_of::<AtomicU32>();
 
 /// Knows the process that made it.
-pub(super) struct ForkGuard {
+struct ForkGuard {
     /// The wiped page; `None` where the kernel has no such thing.
     page: Option<NonNull<AtomicU32>>,
     pid: u32,
@@ -33,12 +33,13 @@ unsafe impl Send for ForkGuard {}
 unsafe impl Sync for ForkGuard {}
 
 impl ForkGuard {
-    pub(super) fn new() -> ForkGuard {
+    fn new() -> ForkGuard {
         ForkGuard { page: map_wiped_page(), pid: std::process::id() }
     }
 
     /// Whether this is still the process that made the guard.
-    pub(super) fn is_same_process(&self) -> bool {
+    #[inline]
+    fn is_same_process(&self) -> bool {
         match self.page {
             // SAFETY: the page stays mapped as long as the guard lives, in a child too (as zeros).
             Some(page) => unsafe { page.as_ref() }.load(Ordering::Relaxed) == MARK,
@@ -56,28 +57,42 @@ impl Drop for ForkGuard {
     }
 }
 
-/// A shared guard, or none where there are no processes (a simulation).
+/// Tells a process from its forked children. The default one knows of no process, and never fails (a
+/// simulation). Usable from all threads at once; clones know the same process.
 #[derive(Clone, Default)]
-pub(crate) struct Fork(Option<Arc<ForkGuard>>);
+pub struct Fork(Option<Arc<ForkGuard>>);
 
 impl Fork {
     /// Knows the calling process.
-    pub(super) fn here() -> Fork {
+    pub fn here() -> Fork {
         Fork(Some(Arc::new(ForkGuard::new())))
     }
 
-    /// Fails with `Forked` in a child of the process that made it. Takes no lock.
-    pub(crate) fn check(&self) -> Result<()> {
-        match &self.0 {
-            Some(guard) if !guard.is_same_process() => Err(forked()),
-            _ => Ok(()),
-        }
+    /// Knows no process at all, and fails in each: for a child that may open nothing.
+    pub(super) fn nowhere() -> Fork {
+        Fork(Some(Arc::new(ForkGuard { page: None, pid: 0 })))
+    }
+
+    /// Whether this is a child of the process that made it. Takes no lock.
+    #[inline]
+    pub fn is_child(&self) -> bool {
+        self.0.as_ref().is_some_and(|guard| !guard.is_same_process())
+    }
+
+    /// Fails in a child of the process that made it. Takes no lock.
+    ///
+    /// # Errors
+    /// `Forked`.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        if self.is_child() { Err(forked()) } else { Ok(()) }
     }
 }
 
 #[cold]
 fn forked() -> Error {
-    Error::new(ErrorKind::Forked, "the database was opened by the parent process")
+    let text = "a child of fork() can't use what its parent opened, nor open anything if that was still open";
+    Error::new(ErrorKind::Forked, text)
 }
 
 fn map_wiped_page() -> Option<NonNull<AtomicU32>> {

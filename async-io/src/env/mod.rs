@@ -20,7 +20,7 @@ pub mod os;
 mod signals;
 pub mod sim;
 
-pub(crate) use fork::Fork;
+pub use fork::Fork;
 
 /// Nanoseconds on a clock that never goes back. The origin means nothing.
 pub type Nanos = u64;

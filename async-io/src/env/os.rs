@@ -21,6 +21,7 @@ use super::{Env, Event, Job, JobHandle, Nanos};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Fs;
 use crate::fs::os::OsFs;
+use crate::fs::os::lock::are_inherited;
 use crate::ring::{AsyncIo, IoOptions, start_os};
 
 /// Called with the thread's name and the panic's text.
@@ -42,14 +43,18 @@ struct Panics {
 }
 
 impl OsEnv {
-    /// An environment over the real file system.
+    /// An environment over the real file system. In a child of fork() whose parent had a database open, it refuses
+    /// all with `Forked`.
     pub fn new() -> Arc<OsEnv> {
         OsEnv::with_fs(OsFs::new())
     }
 
     /// An environment over `fs`, for instance one that injects faults.
     pub fn with_fs(fs: Arc<dyn Fs>) -> Arc<OsEnv> {
-        Arc::new(OsEnv { fs, origin: Instant::now(), fork: Fork::here(), panics: Arc::default() })
+        // Threads that slept in the parent's databases are not here, but still stand in the process-wide queues
+        // of `parking_lot`, on stacks that threads of this process get for theirs: wake-ups would be lost.
+        let fork = if are_inherited() { Fork::nowhere() } else { Fork::here() };
+        Arc::new(OsEnv { fs, origin: Instant::now(), fork, panics: Arc::default() })
     }
 
     /// How many jobs ended in a panic.

@@ -6,30 +6,70 @@
 //! descriptor closes on exec. Errors name path and offset.
 
 mod direct;
-mod lock;
+pub(crate) mod lock;
 mod sys;
 
 use std::fs::{DirBuilder, File as StdFile, OpenOptions as StdOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::{Access, Advice, CreateOptions, File, FileLock, Fs, LockMode, OpenOptions};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_out_of_descriptors};
 
 /// The file system of the operating system.
 #[derive(Debug, Default)]
-pub struct OsFs(());
+pub struct OsFs {
+    /// Directories in which a lock is held, kept open by that lock: they must still be synced when the process has no
+    /// descriptor left for it, since what was made in them can't be taken back.
+    locked_dirs: Mutex<Vec<(PathBuf, Weak<StdFile>)>>,
+}
+
+/// A lock for writing, and the directory that it is in.
+struct DirLock {
+    _lock: lock::OsLock,
+    _dir: Option<Arc<StdFile>>,
+}
+
+impl FileLock for DirLock {}
 
 impl OsFs {
-    /// A handle on it; it holds no state.
+    /// A handle on it, for one environment.
     pub fn new() -> Arc<OsFs> {
-        Arc::new(OsFs(()))
+        Arc::default()
     }
+
+    /// Keeps the directory of a lock open as long as the result is there; without one it has to do.
+    fn keep_dir_of(&self, lock: &Path) -> Option<Arc<StdFile>> {
+        let path = lock.parent()?;
+        let dir = Arc::new(open_dir(path).ok()?);
+        let mut dirs = self.locked_dirs.lock();
+        dirs.retain(|(_, kept)| kept.strong_count() > 0);
+        dirs.push((path.to_path_buf(), Arc::downgrade(&dir)));
+        Some(dir)
+    }
+
+    /// Syncs a directory by the descriptor that its lock keeps; `error` is why there is no other.
+    fn sync_locked_dir(&self, path: &Path, error: io::Error) -> io::Result<()> {
+        let dirs = self.locked_dirs.lock();
+        let dir = dirs.iter().filter(|(kept, _)| kept == path).find_map(|(_, dir)| dir.upgrade());
+        drop(dirs);
+        let Some(dir) = dir else { return Err(error) };
+        // Another one may stand there by now.
+        let (kept, named) = (dir.metadata()?, std::fs::metadata(path)?);
+        if (kept.dev(), kept.ino()) != (named.dev(), named.ino()) {
+            return Err(error);
+        }
+        dir.sync_all()
+    }
+}
+
+fn open_dir(path: &Path) -> io::Result<StdFile> {
+    StdOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)
 }
 
 /// Runs a call again as long as a signal interrupts it. Calls on names are interrupted on network
@@ -105,12 +145,20 @@ impl Fs for OsFs {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        let dir = StdOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path);
-        dir.and_then(|d| d.sync_all()).map_err(|e| Error::io(&e, "sync directory", path))
+        let synced = match open_dir(path) {
+            Ok(dir) => dir.sync_all(),
+            Err(e) if is_out_of_descriptors(e.raw_os_error()) => self.sync_locked_dir(path, e),
+            Err(e) => Err(e),
+        };
+        synced.map_err(|e| Error::io(&e, "sync directory", path))
     }
 
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn FileLock>> {
-        Ok(Box::new(lock::acquire(path, mode)?))
+        let lock = lock::acquire(path, mode)?;
+        match mode {
+            LockMode::Shared => Ok(Box::new(lock)),
+            LockMode::Exclusive => Ok(Box::new(DirLock { _lock: lock, _dir: self.keep_dir_of(path) })),
+        }
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {

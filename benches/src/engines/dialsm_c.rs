@@ -2,8 +2,9 @@
 //! read where they lie, scans in batches. What is no read or write is asked of the engine directly.
 
 use super::lsm_core::{Kind, LsmCore, options_for, text};
+use super::shard_looks::ShardLooks;
 use crate::config::EngineOptions;
-use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, WriteOpts};
+use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Look, Pending, ShardLimits, WriteOpts};
 use anyhow::{Result, bail};
 use dialsm_capi::{batch, database, iterator, read, write};
 use dialsm_capi_logic::{
@@ -37,9 +38,10 @@ thread_local! {
 
 /// Opens a database.
 pub(super) fn open(dir: &Path, run: &EngineOptions, own: &[(&str, &str)]) -> Result<Box<dyn KvEngine>> {
-    let options = options_for(Kind::Shards, run, own)?;
+    let mut options = options_for(Kind::Shards, run, own)?;
     let disables_log = run.disable_wal && options.log;
     let text = text(Kind::Shards, &options);
+    let looks = ShardLooks::install(&mut options);
     let mut set = OptionSet::of_database();
     *set.options_mut() = options;
     let Some(path) = dir.to_str() else { bail!("a path that is no text") };
@@ -51,7 +53,7 @@ pub(super) fn open(dir: &Path, run: &EngineOptions, own: &[(&str, &str)]) -> Res
     check(code, &status)?;
     // SAFETY: it was set before the call, and by it.
     let Some(db) = (unsafe { db.assume_init() }) else { bail!("opened, and no handle") };
-    let engine = LsmCore::over(Kind::Shards, (**db.engine()).clone(), disables_log, text);
+    let engine = LsmCore::over((**db.engine()).clone(), Some(looks), disables_log, text);
     let writes = [(false, false), (true, false), (false, true), (true, true)].map(|(sync, disable_log)| {
         let mut options = Options::default();
         options.options.sync = sync;
@@ -195,6 +197,14 @@ impl KvEngine for DialsmC {
 
     fn stats(&self) -> Result<EngineStats> {
         self.engine.stats()
+    }
+
+    fn look(&self) -> Look {
+        self.engine.look()
+    }
+
+    fn shard_limits(&self, shards: usize) -> Vec<ShardLimits> {
+        self.engine.shard_limits(shards)
     }
 
     fn clues(&self) -> Option<u64> {

@@ -3,18 +3,20 @@
 //! Both are the same handle, opened with a router or without, so one adapter serves them. What
 //! `share`s the settings out over the shards is the engine: the same numbers mean equal totals.
 
+use super::shard_looks::ShardLooks;
 use crate::config::{Compression, EngineOptions};
 use crate::engine::{
-    Background, BatchEntry, EngineStats, KvCursor, KvEngine, Pending, Routing, StallCause, WriteOpts,
-    keyspace_name,
+    Background, BatchEntry, EngineStats, KvCursor, KvEngine, Look, Pending, Routing, ShardLimits, ShardLook,
+    StallCause, WriteOpts, keyspace_name,
 };
 use anyhow::{Result, bail};
 use dialsm::router::HashRouter;
-use dialsm_core::routing::Router as _;
+use dialsm_core::routing::{Router as _, ShardState};
 use dialsm_core::{Db, DbIterator, Options, ReadContext, ReadOptions, WriteBatch, WriteOptions, options};
 use dialsm_io::OsEnv;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is opened.
@@ -31,6 +33,8 @@ pub(super) struct LsmCore {
     /// Whether each write leaves the log out by itself, as the database has one.
     disables_log: bool,
     clue_hops: AtomicU64,
+    /// Of a database of shards.
+    looks: Option<Arc<ShardLooks>>,
     text: String,
 }
 
@@ -41,16 +45,17 @@ pub(super) fn open(
     run: &EngineOptions,
     own: &[(&str, &str)],
 ) -> Result<Box<dyn KvEngine>> {
-    let options = options_for(kind, run, own)?;
+    let mut options = options_for(kind, run, own)?;
     // Whoever names the engine with a log all the same has writes without in a database with one: there, none
     // of them is redirected.
     let disables_log = run.disable_wal && options.log;
     let text = text(kind, &options);
+    let looks = (kind == Kind::Shards).then(|| ShardLooks::install(&mut options));
     let db = match kind {
         Kind::Tree => Db::open(OsEnv::new(), dir, options)?,
         Kind::Shards => (*dialsm::Db::open(dir, options)?).clone(),
     };
-    Ok(Box::new(LsmCore::over(kind, db, disables_log, text)))
+    Ok(Box::new(LsmCore::over(db, looks, disables_log, text)))
 }
 
 /// The options of a run, with those that the word names.
@@ -113,9 +118,11 @@ fn settings(options: &EngineOptions) -> Result<Options> {
 }
 
 impl LsmCore {
-    pub(super) fn over(kind: Kind, db: Db, disables_log: bool, text: String) -> LsmCore {
+    /// A database of shards comes with what looks at them.
+    pub(super) fn over(db: Db, looks: Option<Arc<ShardLooks>>, disables_log: bool, text: String) -> LsmCore {
+        let kind = if looks.is_some() { Kind::Shards } else { Kind::Tree };
         let (read, clue_hops) = (ReadOptions::default(), AtomicU64::new(0));
-        LsmCore { kind, db, read, disables_log, clue_hops, text }
+        LsmCore { kind, db, read, disables_log, clue_hops, looks, text }
     }
 
     fn write_options(&self, opts: WriteOpts) -> WriteOptions {
@@ -139,6 +146,18 @@ impl LsmCore {
 
     fn number(&self, name: &str) -> u64 {
         self.db.property(name).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    /// The one tree of a database without shards. A sealed memtable counts as full, as it does for the stop.
+    fn tree_look(&self) -> ShardLook {
+        let sealed = self.number("dialsm.num-immutable-memtables") * self.db.options().write_buffer_bytes;
+        let doors = ["dialsm.is-write-stopped", "dialsm.is-write-delayed"];
+        ShardLook {
+            memtable_bytes: sealed + self.number("dialsm.active-memtable-bytes"),
+            l0_runs: self.number("dialsm.num-files-at-level0"),
+            pending_bytes: self.number("dialsm.pending-compaction-bytes"),
+            is_open: doors.iter().all(|door| self.number(door) == 0),
+        }
     }
 
     /// What flushes and compactions took. Writing never makes them wait, so what they wait for is syncs.
@@ -264,6 +283,29 @@ impl KvEngine for LsmCore {
         })
     }
 
+    fn look(&self) -> Look {
+        let report = self.db.stalls();
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let by_cause = dialsm_core::StallCause::ALL
+            .iter()
+            .map(|cause| (cause.as_str().to_owned(), seconds(report.by_cause[*cause as usize].total_ns)));
+        let shards = match &self.looks {
+            Some(looks) => looks.take().iter().map(shard_look).collect(),
+            None => vec![self.tree_look()],
+        };
+        Look {
+            stall_seconds: Some(seconds(report.all.total_ns)),
+            stall_seconds_by_cause: by_cause.collect(),
+            door: None,
+            shards,
+        }
+    }
+
+    fn shard_limits(&self, shards: usize) -> Vec<ShardLimits> {
+        let options = self.db.options();
+        (0..shards as u64).map(|shard| limits(&options, shard, shards as u64)).collect()
+    }
+
     fn clues(&self) -> Option<u64> {
         (self.kind == Kind::Shards).then(|| self.number("dialsm.clues"))
     }
@@ -274,6 +316,32 @@ impl KvEngine for LsmCore {
 
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.close()?)
+    }
+}
+
+fn shard_look(state: &ShardState) -> ShardLook {
+    ShardLook {
+        memtable_bytes: state.memtable_bytes,
+        l0_runs: state.l0_runs as u64,
+        pending_bytes: state.pending_bytes,
+        is_open: state.is_open,
+    }
+}
+
+/// No shard's memtable is smaller.
+const SHARD_MEMTABLE_MIN: u64 = 64 << 10;
+
+/// Where one of `shards` stops. The engine gives each its share: of the debt an equal one, of memory one from 3/4
+/// to 5/4 of that, ascending.
+fn limits(options: &Options, shard: u64, shards: u64) -> ShardLimits {
+    let memtable = match shards {
+        1 => options.write_buffer_bytes,
+        n => (options.write_buffer_bytes / n * (2 * shard + 1 + 3 * n) / (4 * n)).max(SHARD_MEMTABLE_MIN),
+    };
+    ShardLimits {
+        memtable_bytes: Some(memtable * options.write_buffers_max as u64),
+        l0_runs: Some(options.level0_stop_trigger as u64),
+        pending_bytes: Some(options.pending_compaction_hard_bytes / shards),
     }
 }
 

@@ -10,6 +10,7 @@ mod rocksdb;
 #[allow(unsafe_code)] // Calls through the C interface.
 mod rocksdb_ffi;
 mod rocksdb_stats;
+mod shard_looks;
 mod spec;
 
 use crate::config::EngineOptions;
@@ -299,9 +300,24 @@ mod tests {
         let opts = WriteOpts { sync: false, disable_wal };
         let engine = open("dialsm:shards=4:rollback=false", &dir.path().join("db"), &options).unwrap();
         let (value, mut key) = ([7; 2_000], KeyBuf::new(12));
+        let mut looks = Vec::new();
         for number in 0..KEYS {
             engine.put(key.set(number), &value, opts).unwrap();
+            if number % 100 == 0 {
+                looks.push(engine.look().shards);
+            }
         }
+        // Looking is not redirecting: all below holds as if nobody had looked.
+        assert!(looks[1..].iter().all(|shards| shards.len() == 4));
+        let limits = engine.shard_limits(4);
+        for shard in 0..4 {
+            let of_shard = || looks[1..].iter().map(|shards| shards[shard]);
+            let most = of_shard().map(|look| look.memtable_bytes).max().unwrap();
+            let limit = limits[shard].memtable_bytes.unwrap();
+            assert!(most > limit / 2 && most < 2 * limit, "{most} of {limit}");
+            assert!(of_shard().any(|look| look.is_open));
+        }
+        assert!(looks.iter().flatten().any(|look| !look.is_open));
         let (routing, clues) = (engine.stats().unwrap().routing.unwrap(), engine.clues().unwrap());
         assert!(routing.redirects > 100 && clues > 0, "{routing:?}, {clues}");
         assert_eq!(routing.redirected_bytes, routing.redirects * (12 + 2_000));

@@ -7,7 +7,10 @@
 use super::rocksdb_ffi::{Api, Batch, Database, Iter, Settings, check_own};
 use super::rocksdb_stats;
 use crate::config::{Compression, EngineOptions};
-use crate::engine::{BatchEntry, EngineStats, KvCursor, KvEngine, Pending, WriteOpts, keyspace_name};
+use crate::engine::{
+    BatchEntry, Door, EngineStats, KvCursor, KvEngine, Look, Pending, ShardLimits, ShardLook, WriteOpts,
+    keyspace_name,
+};
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -192,12 +195,52 @@ impl KvEngine for RocksDb {
         Ok(EngineStats { background, ..stats })
     }
 
+    /// Properties that are plain numbers, each read under a mutex held for a moment. The one text among them is
+    /// the count of tables in level 0.
+    fn look(&self) -> Look {
+        let number = |name: &CStr| self.db.number(name).unwrap_or(0);
+        let door = match (number(c"rocksdb.is-write-stopped"), number(c"rocksdb.actual-delayed-write-rate")) {
+            (0, 0) => Door::Open,
+            (0, _) => Door::Delayed,
+            _ => Door::Stopped,
+        };
+        let shard = ShardLook {
+            memtable_bytes: number(c"rocksdb.cur-size-all-mem-tables"),
+            l0_runs: self.db.text(c"rocksdb.num-files-at-level0").trim().parse().unwrap_or(0),
+            pending_bytes: number(c"rocksdb.estimate-pending-compaction-bytes"),
+            is_open: door == Door::Open,
+        };
+        Look { door: Some(door), shards: vec![shard], ..Look::default() }
+    }
+
+    fn shard_limits(&self, shards: usize) -> Vec<ShardLimits> {
+        vec![limits(&self.db.options_text()); shards]
+    }
+
     fn options_text(&self) -> String {
         self.text.clone()
     }
 
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
+    }
+}
+
+/// The limits that the options name: `write_buffer_size=1 max_write_buffer_number=2 level0=4/20/36`.
+fn limits(options: &str) -> ShardLimits {
+    let value = |name: &str| {
+        options
+            .split(' ')
+            .find_map(|word| word.split_once('=').filter(|(key, _)| *key == name))
+            .map(|(_, v)| v)
+    };
+    let number = |name: &str| value(name)?.parse::<u64>().ok();
+    let memtables = number("write_buffer_size").zip(number("max_write_buffer_number"));
+    ShardLimits {
+        memtable_bytes: memtables.map(|(bytes, count)| bytes * count),
+        l0_runs: value("level0").and_then(|triggers| triggers.rsplit('/').next()?.parse().ok()),
+        // No getter tells it.
+        pending_bytes: None,
     }
 }
 

@@ -14,15 +14,21 @@ use std::sync::Arc;
 
 use dialsm::key::{Comparator, KEY_BYTES_MAX, UserComparator, VALUE_BYTES_MAX};
 use dialsm::{Error, MergeOperator, PrefixExtractor, Result, UserPrefixExtractor};
+use dialsm_core::prefix::{Refusal, check_user_name};
 
-/// Frees the state of a callback object.
+/// Frees the state of a callback object, when nothing uses it any more.
 pub type Destroy = unsafe extern "C" fn(state: *mut c_void);
 
-/// The order of two keys.
+/// The order of two keys, as memcmp() says it: below 0 where `a` comes before `b`, 0 where they are equal, above 0 where
+/// `a` comes after `b`. By how much does not matter. It can't fail.
 pub type Compare =
     unsafe extern "C" fn(state: *mut c_void, a: *const u8, a_len: usize, b: *const u8, b_len: usize) -> c_int;
 
-/// Makes a value of a base and operands.
+/// Makes the value of `key` of its base and of operands, oldest first: at least one, `operands[i]` with `operand_lens[i]`
+/// bytes. `base` is NULL where there is no value below the operands (`base_len` is 0 then, as for an empty value, which
+/// is not NULL). The value goes to `result`, which is valid within the call only, by dialsm_merge_result_set() or
+/// dialsm_merge_result_append(). Returns any number but 0 where it made one. 0, or 1 without a result, is a failure:
+/// the key can't be read then (DIALSM_CALLBACK), and nothing of it is lost.
 pub type FullMerge = unsafe extern "C" fn(
     state: *mut c_void,
     key: *const u8,
@@ -35,7 +41,8 @@ pub type FullMerge = unsafe extern "C" fn(
     result: *mut MergeResult,
 ) -> c_int;
 
-/// Makes one operand of several.
+/// Makes one operand that stands for several, at least two, oldest first, and gives it to `result` as a full merge does.
+/// What is older is not shown. Returns 0 where there is no such operand, which is never wrong: they stay as they are.
 pub type PartialMerge = unsafe extern "C" fn(
     state: *mut c_void,
     key: *const u8,
@@ -46,7 +53,9 @@ pub type PartialMerge = unsafe extern "C" fn(
     result: *mut MergeResult,
 ) -> c_int;
 
-/// Finds the prefix of a key.
+/// Says where in `key` its prefix begins and how long it is: `*prefix_start` (0 where it is not set) and `*prefix_len`
+/// are bytes, and together at most `key_len`: else scans that need the prefix fail with DIALSM_CALLBACK, and tables are
+/// written without prefixes. A prefix may be empty. Returns any number but 0 where the key has one, and 0 where it has none.
 pub type Extract = unsafe extern "C" fn(
     state: *mut c_void,
     key: *const u8,
@@ -110,14 +119,23 @@ impl UserComparator for CComparator {
     }
 }
 
+fn checked(what: &str, name: &str) -> Result<String> {
+    check_user_name(what, name).map_err(Error::invalid)?;
+    Ok(name.to_owned())
+}
+
 /// The order that a C function gives.
-pub fn comparator(name: &str, state: UserState, compare: Compare, equal_is_identical: bool) -> Comparator {
-    Comparator::Custom(Arc::new(CComparator {
-        name: name.to_owned(),
-        state: state.0,
-        compare,
-        equal_is_identical,
-    }))
+///
+/// # Errors
+/// `InvalidArgument` for a name that can't be stored, or is the engine's; so for the other two.
+pub fn comparator(
+    name: &str,
+    state: UserState,
+    compare: Compare,
+    equal_is_identical: bool,
+) -> Result<Comparator> {
+    let name = checked("comparator", name)?;
+    Ok(Comparator::Custom(Arc::new(CComparator { name, state: state.0, compare, equal_is_identical })))
 }
 
 /// Takes what a merge makes, in the call that it was given to.
@@ -211,13 +229,16 @@ impl MergeOperator for CMerge {
 }
 
 /// The merge operator that C functions make.
+///
+/// # Errors
+/// As [`comparator`].
 pub fn merge_operator(
     name: &str,
     state: UserState,
     full: FullMerge,
     partial: Option<PartialMerge>,
-) -> Arc<dyn MergeOperator> {
-    Arc::new(CMerge { name: name.to_owned(), state: state.0, full, partial })
+) -> Result<Arc<dyn MergeOperator>> {
+    Ok(Arc::new(CMerge { name: checked("merge operator", name)?, state: state.0, full, partial }))
 }
 
 struct CExtractor {
@@ -242,13 +263,17 @@ impl UserPrefixExtractor for CExtractor {
         }
         let part = start.checked_add(len).and_then(|end| key.get(start..end));
         // No message on standard error: the engine makes a status of it.
-        part.or_else(|| resume_unwind(Box::new("a prefix that is no part of its key")))
+        part.or_else(|| resume_unwind(Box::new(Refusal("gave a prefix that is no part of its key"))))
     }
 }
 
 /// The prefix extractor that a C function makes.
-pub fn prefix_extractor(name: &str, state: UserState, extract: Extract) -> PrefixExtractor {
-    PrefixExtractor::Custom(Arc::new(CExtractor { name: name.to_owned(), state: state.0, extract }))
+///
+/// # Errors
+/// As [`comparator`].
+pub fn prefix_extractor(name: &str, state: UserState, extract: Extract) -> Result<PrefixExtractor> {
+    let name = checked("prefix extractor", name)?;
+    Ok(PrefixExtractor::Custom(Arc::new(CExtractor { name, state: state.0, extract })))
 }
 
 /// A prefix extractor that takes the first bytes.

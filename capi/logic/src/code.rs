@@ -41,7 +41,7 @@ pub enum Code {
 
     /// Open it anew: the database was closed.
     DIALSM_CLOSED = 40,
-    /// A child of fork() may not use what its parent opened.
+    /// A child of fork() may not use what its parent opened, nor open anything if that was still open.
     DIALSM_FORKED = 41,
     /// Open it anew: an earlier error in the background stopped writes (reads go on), or a call panicked
     /// (nothing goes on).
@@ -54,7 +54,8 @@ pub enum Code {
     /// A file was made by a newer version.
     DIALSM_NEWER_FORMAT = 62,
 
-    /// The operating system failed a call.
+    /// The operating system failed a call. Where dialsm_status_os_error() is EMFILE or ENFILE: try again; writing resumes
+    /// by itself when there are file descriptors.
     DIALSM_IO = 80,
     /// A callback failed, or broke its promises.
     DIALSM_CALLBACK = 81,

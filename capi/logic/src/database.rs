@@ -3,13 +3,14 @@
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dialsm::{Error, ErrorKind, Keyspace, Result, Slice, Snapshot, UpgradeReport};
-use dialsm_io::env::Nanos;
+use dialsm::{Error, ErrorKind, Keyspace, ReadOptions, Result, Slice, Snapshot, UpgradeReport};
+use dialsm_io::env::{Fork, Nanos};
 use dialsm_io::{Env, OsEnv};
 
 use crate::figures::{ClueReport, StallFigures, StallState, VerifyFigures};
+use crate::guard::Opened;
 use crate::iterator::{Iter, ScanHandle};
 use crate::options::{CompactOpts, FlushOpts, OptionSet, ReadOpts, ScanOpts, WriteOpts};
 use crate::{Batch, Names};
@@ -19,13 +20,44 @@ pub struct Shared {
     db: dialsm::Db,
     env: Arc<dyn Env>,
     poisoned: AtomicBool,
+    fork: Fork,
+    /// Which opening of this process it is; no two have the same.
+    opening: u64,
+    /// For calls without options: made once, since every read would pay for it.
+    pub(crate) default_read: ReadOptions,
 }
 
+static OPENINGS: AtomicU64 = AtomicU64::new(1);
+
 impl Shared {
-    /// Whether a call panicked.
+    fn new(db: dialsm::Db, env: Arc<dyn Env>) -> Arc<Shared> {
+        Arc::new(Shared {
+            db,
+            env,
+            poisoned: AtomicBool::new(false),
+            fork: Fork::here(),
+            opening: OPENINGS.fetch_add(1, Ordering::Relaxed),
+            default_read: ReadOptions::default(),
+        })
+    }
+
+    /// Whether handles may be used: no call panicked, and this is the process that opened it.
     #[inline]
-    pub(crate) fn is_poisoned(&self) -> bool {
-        self.poisoned.load(Ordering::Acquire)
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.is_forked() && !self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Whether this is a child of the process that opened it.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.fork.is_child()
+    }
+
+    /// Why handles may not be used.
+    #[cold]
+    pub(crate) fn why_unusable(&self) -> Error {
+        let poisoned = || Error::new(ErrorKind::Poisoned, "an earlier call on this database panicked");
+        self.fork.check().err().unwrap_or_else(poisoned)
     }
 
     /// Lets every later call fail: what the one that panicked left half done is not known.
@@ -46,13 +78,13 @@ pub struct Database(Arc<Shared>);
 /// A keyspace of an open database. Usable from all threads at once.
 pub struct KeyspaceHandle {
     pub(crate) keyspace: Keyspace,
-    _shared: Arc<Shared>,
+    shared: Arc<Shared>,
 }
 
 /// What was visible at one moment. Usable from all threads at once.
 pub struct SnapshotHandle {
     pub(crate) snapshot: Snapshot,
-    _shared: Arc<Shared>,
+    shared: Arc<Shared>,
 }
 
 impl KeyspaceHandle {
@@ -60,12 +92,34 @@ impl KeyspaceHandle {
     pub fn keyspace(&self) -> &Keyspace {
         &self.keyspace
     }
+
+    /// The opening that it belongs to.
+    pub(crate) fn opening(&self) -> u64 {
+        self.shared.opening
+    }
+}
+
+impl Opened for KeyspaceHandle {
+    fn is_forked(&self) -> bool {
+        self.shared.is_forked()
+    }
 }
 
 impl SnapshotHandle {
     /// The snapshot.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// Knows the process that opened its database.
+    pub(crate) fn fork(&self) -> &Fork {
+        &self.shared.fork
+    }
+}
+
+impl Opened for SnapshotHandle {
+    fn is_forked(&self) -> bool {
+        self.shared.is_forked()
     }
 }
 
@@ -90,7 +144,7 @@ impl Database {
         let named: Vec<_> =
             keyspaces.iter().map(|(name, options)| (name.as_str(), options.clone())).collect();
         let db = dialsm::Db::open_in(env.clone(), path, options, &named)?;
-        Ok(Database(Arc::new(Shared { db, env, poisoned: AtomicBool::new(false) })))
+        Ok(Database(Shared::new(db, env)))
     }
 
     /// Opens or creates it in the file system.
@@ -110,7 +164,7 @@ impl Database {
         let named: Vec<_> =
             keyspaces.iter().map(|(name, options)| (name.as_str(), options.clone())).collect();
         let db = dialsm::Db::open_read_only(path, options, &named)?;
-        Ok(Database(Arc::new(Shared { db, env: OsEnv::new(), poisoned: AtomicBool::new(false) })))
+        Ok(Database(Shared::new(db, OsEnv::new())))
     }
 
     /// Closes it for all handles.
@@ -164,7 +218,7 @@ impl Database {
     /// As [`dialsm_core::Db::create_keyspace`]; `InvalidArgument` for options of a whole database.
     pub fn create_keyspace(&self, name: &str, options: Option<&OptionSet>) -> Result<KeyspaceHandle> {
         let keyspace = self.0.db.create_keyspace(name, OptionSet::for_keyspace(options)?)?;
-        Ok(KeyspaceHandle { keyspace, _shared: self.share() })
+        Ok(KeyspaceHandle { keyspace, shared: self.share() })
     }
 
     /// The keyspace with that name.
@@ -175,7 +229,7 @@ impl Database {
         self.0.db.check_open()?;
         let found = self.0.db.keyspace(name);
         let absent = || Error::new(ErrorKind::NotFound, format!("there is no keyspace {name:?}"));
-        Ok(KeyspaceHandle { keyspace: found.ok_or_else(absent)?, _shared: self.share() })
+        Ok(KeyspaceHandle { keyspace: found.ok_or_else(absent)?, shared: self.share() })
     }
 
     /// Drops a keyspace with all that is in it.
@@ -273,8 +327,10 @@ impl Database {
     /// Applies a batch, which stays what it is.
     ///
     /// # Errors
-    /// As [`dialsm_core::Db::write`]; `OutOfMemory`.
+    /// As [`dialsm_core::Db::write`]; `OutOfMemory`; `InvalidArgument` where its keyspaces are those of another
+    /// database or opening.
     pub fn write(&self, options: Option<&WriteOpts>, batch: &Batch) -> Result<()> {
+        batch.check_opening(self.opening)?;
         self.0.db.write(&WriteOpts::for_call(options, self), batch.operations().try_clone()?)
     }
 
@@ -314,7 +370,7 @@ impl Database {
     /// `Closed`, `Forked`.
     pub fn snapshot(&self) -> Result<SnapshotHandle> {
         self.0.db.check_open()?;
-        Ok(SnapshotHandle { snapshot: self.0.db.snapshot(), _shared: self.share() })
+        Ok(SnapshotHandle { snapshot: self.0.db.snapshot(), shared: self.share() })
     }
 
     /// A cursor.

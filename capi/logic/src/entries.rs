@@ -11,7 +11,7 @@ use dialsm::{Error, Result, Scan, ScanBatch};
 #[derive(Default)]
 pub struct Entries {
     own: Vec<u8>,
-    ends: Vec<usize>,
+    ends: Vec<[usize; 2]>,
     /// What a scan gave, in place of the two above, where `is_scanned` says so.
     scanned: ScanBatch,
     is_scanned: bool,
@@ -47,7 +47,7 @@ impl Entries {
     /// Where each key and each value ends.
     #[inline]
     pub fn ends(&self) -> &[usize] {
-        if self.is_scanned { self.scanned.ends().as_flattened() } else { &self.ends }
+        if self.is_scanned { self.scanned.ends() } else { &self.ends }.as_flattened()
     }
 
     /// Bytes of all keys and values.
@@ -77,11 +77,11 @@ impl Entries {
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let out_of_memory = |_| Error::out_of_memory("entries");
         self.own.try_reserve(key.len() + value.len()).map_err(out_of_memory)?;
-        self.ends.try_reserve(2).map_err(out_of_memory)?;
+        self.ends.try_reserve(1).map_err(out_of_memory)?;
         self.own.extend_from_slice(key);
-        self.ends.push(self.own.len());
+        let key_end = self.own.len();
         self.own.extend_from_slice(value);
-        self.ends.push(self.own.len());
+        self.ends.push([key_end, self.own.len()]);
         Ok(())
     }
 

@@ -92,12 +92,27 @@ pub fn number_on<'h, H: Of>(
     code
 }
 
-/// Drops a handle. A panic on the way is swallowed: there is nobody to tell.
+/// Frees what hangs on a database. In a child of fork() it stays as it is: threads that the child has not got may
+/// have held locks in it, and its files are the parent's.
+pub fn free_of<T: Opened>(handle: Option<Box<T>>) {
+    match handle {
+        Some(handle) if handle.is_forked() => std::mem::forget(handle),
+        handle => free(handle),
+    }
+}
+
+/// Drops an object. A panic on the way is swallowed: there is nobody to tell.
 pub fn free<T>(handle: Option<Box<T>>) {
     let _ = caught(move || {
         drop(handle);
         Ok(())
     });
+}
+
+/// An object that holds something of an open database.
+pub trait Opened {
+    /// Whether this is a child of the process that opened it.
+    fn is_forked(&self) -> bool;
 }
 
 /// A handle that belongs to a database.
@@ -126,10 +141,16 @@ impl Of for Database {
     }
 }
 
+impl Opened for Database {
+    fn is_forked(&self) -> bool {
+        self.shared().is_forked()
+    }
+}
+
 #[inline]
 fn answer(shared: &Shared, status: Option<&mut Status>, call: impl FnOnce() -> Result<()>) -> Code {
-    if shared.is_poisoned() {
-        return failed(status, &poisoned());
+    if !shared.is_usable() {
+        return failed(status, &shared.why_unusable());
     }
     match caught(call) {
         Ok(Ok(())) => done(status),
@@ -139,11 +160,6 @@ fn answer(shared: &Shared, status: Option<&mut Status>, call: impl FnOnce() -> R
             failed(status, &error)
         }
     }
-}
-
-#[cold]
-fn poisoned() -> Error {
-    Error::new(ErrorKind::Poisoned, "an earlier call on this database panicked")
 }
 
 /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dialsm::{DbIterator, Error, Result, Scan};
 
 use crate::database::Shared;
-use crate::guard::OfMut;
+use crate::guard::{OfMut, Opened};
 use crate::{Entries, Pinned};
 
 /// A cursor. One thread at a time.
@@ -27,10 +27,10 @@ impl Iter {
         Iter { cursor: Cursor { inner, failed: None }, shared }
     }
 
-    /// Whether it stands on an entry; never after a panic.
+    /// Whether it stands on an entry; never after a panic or in a child of fork().
     #[inline]
     pub fn valid(&self) -> bool {
-        !self.shared.is_poisoned() && self.cursor.inner.valid()
+        self.shared.is_usable() && self.cursor.inner.valid()
     }
 
     /// The key, if it stands on one.
@@ -43,6 +43,12 @@ impl Iter {
     #[inline]
     pub fn value(&self) -> Option<&[u8]> {
         self.valid().then(|| self.cursor.inner.value())
+    }
+}
+
+impl Opened for Iter {
+    fn is_forked(&self) -> bool {
+        self.shared.is_forked()
     }
 }
 
@@ -131,6 +137,12 @@ pub struct ScanHandle {
 impl ScanHandle {
     pub(crate) fn new(shared: Arc<Shared>, scan: Scan) -> ScanHandle {
         ScanHandle { scan, shared }
+    }
+}
+
+impl Opened for ScanHandle {
+    fn is_forked(&self) -> bool {
+        self.shared.is_forked()
     }
 }
 

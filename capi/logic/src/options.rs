@@ -12,10 +12,12 @@ use dialsm::{
     CompactRangeOptions, Error, FlushOptions, KeyspaceOptions, MergeOperator, Options, PrefixExtractor,
     ReadOptions, Result, ScanOptions, WriteOptions,
 };
+use dialsm_io::env::Fork;
 use dialsm_io::{Env, OsEnv};
 
 use crate::SnapshotHandle;
 use crate::database::Shared;
+use crate::guard::Opened;
 
 /// Options of a database, or of one keyspace. One thread at a time; calls copy what they need.
 #[derive(Clone)]
@@ -234,12 +236,26 @@ pub struct ReadOpts {
     pub options: ReadOptions,
     /// From the call on; for iterators and scans, from their creation on.
     pub timeout_ns: Option<u64>,
+    /// Knows the process that the snapshot belongs to.
+    fork: Fork,
+}
+
+impl Opened for ReadOpts {
+    fn is_forked(&self) -> bool {
+        self.fork.is_child()
+    }
 }
 
 impl ReadOpts {
     /// Reads at a snapshot from now on, or again what is visible.
     pub fn set_snapshot(&mut self, snapshot: Option<&SnapshotHandle>) {
-        self.options.snapshot = snapshot.map(|handle| handle.snapshot.clone());
+        let before =
+            std::mem::replace(&mut self.options.snapshot, snapshot.map(|handle| handle.snapshot.clone()));
+        if self.is_forked() {
+            // As `guard::free_of`.
+            std::mem::forget(before);
+        }
+        self.fork = snapshot.map(|handle| handle.fork().clone()).unwrap_or_default();
     }
 
     #[inline]
@@ -249,9 +265,9 @@ impl ReadOpts {
         call: impl FnOnce(&ReadOptions) -> T,
     ) -> T {
         match given {
-            None => call(&ReadOptions::default()),
-            Some(ReadOpts { options, timeout_ns: None }) => call(options),
-            Some(ReadOpts { options, timeout_ns: Some(ns) }) => {
+            None => call(&shared.default_read),
+            Some(ReadOpts { options, timeout_ns: None, .. }) => call(options),
+            Some(ReadOpts { options, timeout_ns: Some(ns), .. }) => {
                 call(&ReadOptions { deadline: Some(shared.deadline(*ns)), ..options.clone() })
             }
         }

@@ -22,6 +22,8 @@ pub enum Misuse {
     TooLarge(&'static str, usize, usize),
     /// Text that is not UTF-8.
     NotText(&'static str),
+    /// No path: empty, or with a zero byte in it.
+    NotPath(&'static str),
 }
 
 impl From<Misuse> for Error {
@@ -34,6 +36,7 @@ impl From<Misuse> for Error {
                 Error::new(ErrorKind::TooLarge, format!("{what}: {len}; the bound is {max}"))
             }
             Misuse::NotText(what) => Error::invalid(format!("{what}: not UTF-8")),
+            Misuse::NotPath(what) => Error::invalid(format!("{what}: empty, or with a zero byte in it")),
         }
     }
 }
@@ -124,6 +127,19 @@ pub unsafe fn text<'a>(data: *const c_char, len: usize, what: &'static str) -> C
     // SAFETY: the same promise.
     let bytes = unsafe { bytes(data.cast(), len, what) }?;
     std::str::from_utf8(bytes).map_err(|_| Misuse::NotText(what))
+}
+
+/// As [`text`], for the path of a directory.
+///
+/// # Errors
+/// As [`text`]; an empty path, or one with a zero byte in it.
+///
+/// # Safety
+/// As [`bytes()`].
+pub unsafe fn path<'a>(data: *const c_char, len: usize, what: &'static str) -> Checked<&'a str> {
+    // SAFETY: the same promise.
+    let path = unsafe { text(data, len, what) }?;
+    if path.is_empty() || path.contains('\0') { Err(Misuse::NotPath(what)) } else { Ok(path) }
 }
 
 /// `count` elements at `data`; NULL is an empty slice where `count` is 0.
@@ -275,5 +291,16 @@ mod tests {
         let bad = [b'a', 0xff];
         // SAFETY: two bytes stand there.
         assert_eq!(unsafe { text(bad.as_ptr().cast(), 2, "name") }, Err(Misuse::NotText("name")));
+    }
+
+    #[test]
+    fn a_path_is_text_that_names_something() {
+        let bad = b"a\0b";
+        // SAFETY: so many bytes stand there.
+        unsafe {
+            assert_eq!(path(bad.as_ptr().cast(), 1, "path"), Ok("a"));
+            assert_eq!(path(bad.as_ptr().cast(), 3, "path"), Err(Misuse::NotPath("path")));
+            assert_eq!(path(null(), 0, "path"), Err(Misuse::NotPath("path")));
+        }
     }
 }

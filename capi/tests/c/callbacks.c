@@ -96,6 +96,41 @@ static int beyond_the_key(void *state, const uint8_t *key, size_t key_len, size_
     return 1;
 }
 
+/* What is no name of a user's, or can't be stored. */
+static void test_names(void)
+{
+    static char long_name[256];
+    memset(long_name, 'n', sizeof long_name);
+    static const struct {
+        const char *name;
+        size_t len;
+    } bad[] = {{"", 0}, {NULL, 0}, {"dialsm.mine", 11}, {long_name, sizeof long_name}};
+    int destroyed = 0;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *name = bad[i].name;
+        size_t len = bad[i].len;
+        dialsm_comparator_t *order;
+        FAILS(DIALSM_INVALID_ARGUMENT,
+              dialsm_comparator_create(name, len, &destroyed, by_length, true, destroy, &order, status));
+        dialsm_merge_operator_t *operator;
+        FAILS(DIALSM_INVALID_ARGUMENT, dialsm_merge_operator_create(name, len, &destroyed, longest, NULL, destroy,
+                                                                    &operator, status));
+        dialsm_prefix_extractor_t *extractor;
+        FAILS(DIALSM_INVALID_ARGUMENT, dialsm_prefix_extractor_create(name, len, &destroyed, up_to_colon, destroy,
+                                                                      &extractor, status));
+        CHECK(order == NULL && operator == NULL && extractor == NULL);
+    }
+    CHECK(destroyed == 12);
+}
+
+/* An order that is none may be found out anywhere, but never as a defect of the library, and by its name. */
+static void blames_comparator(dialsm_code_t code)
+{
+    CHECK(code == dialsm_status_code(status) && code != DIALSM_INTERNAL);
+    if (code == DIALSM_CALLBACK || code == DIALSM_CORRUPTION)
+        CHECK(strstr(dialsm_status_message(status), "comparator") != NULL);
+}
+
 static void test_comparators(void)
 {
     int destroyed = 0;
@@ -154,14 +189,19 @@ static void test_comparators(void)
             refused += dialsm_put(db, NULL, NULL, TEXT(key), "v", 1, status) != DIALSM_OK;
         }
         CHECK(i == 1 || refused == 300);
-        dialsm_flush(db, NULL, NULL, status);
-        dialsm_compact_range(db, NULL, NULL, NULL, 0, NULL, 0, status);
+        blames_comparator(dialsm_flush(db, NULL, NULL, status));
+        blames_comparator(dialsm_compact_range(db, NULL, NULL, NULL, 0, NULL, 0, status));
         OK(dialsm_iter_create(db, NULL, NULL, &iter, status));
         dialsm_iter_seek_to_first(iter, status);
         for (int k = 0; k < 1000 && dialsm_iter_valid(iter); k++)
             dialsm_iter_next(iter, status);
         dialsm_iter_free(iter);
         dialsm_close(db, status);
+        dialsm_db_free(db);
+        path = path_of(name);
+        blames_comparator(dialsm_open(TEXT(path), options, &db, status));
+        if (db != NULL)
+            blames_comparator(dialsm_compact_range(db, NULL, NULL, NULL, 0, NULL, 0, status));
         dialsm_db_free(db);
         dialsm_options_free(options);
         dialsm_comparator_free(order);
@@ -269,6 +309,7 @@ static int shown(dialsm_db_t *db, const char *start)
         OK(dialsm_iter_next(iter, status));
     if (dialsm_iter_status(iter, status) != DIALSM_OK)
         count = -(int)dialsm_status_code(status);
+    CHECK(strstr(dialsm_status_message(status), "panicked") == NULL);
     dialsm_iter_free(iter);
     return count;
 }
@@ -315,6 +356,7 @@ static void test_prefixes(void)
     CHECK(shown(db, "k") == 1);
     lies = 1;
     CHECK(shown(db, "k") == -DIALSM_CALLBACK);
+    CHECK(strstr(dialsm_status_message(status), "no part of its key") != NULL);
     put(db, "l", "v");
     OK(dialsm_flush(db, NULL, NULL, status));
     CHECK(has(db, NULL, NULL, "k", "v") && has(db, NULL, NULL, "l", "v"));
@@ -323,6 +365,7 @@ static void test_prefixes(void)
 
 void test_callbacks(void)
 {
+    test_names();
     test_comparators();
     test_merges();
     test_prefixes();

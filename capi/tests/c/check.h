@@ -57,6 +57,7 @@ void test_iterators(void);
 void test_callbacks(void);
 void test_upkeep(void);
 void test_hostile(void);
+void test_process(void);
 void test_threads(void);
 
 #endif

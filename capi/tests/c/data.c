@@ -129,8 +129,49 @@ static void show(void *state, uint32_t op, uint32_t keyspace_id, const uint8_t *
     strcat(shown->text, line);
 }
 
+/* Ids of keyspaces mean others elsewhere: a batch is for one opening. */
+static void test_foreign_batches(void)
+{
+    dialsm_db_t *one = open_new("batches one", NULL), *two = open_new("batches two", NULL), *again;
+    dialsm_keyspace_t *of_one, *of_two, *of_again;
+    OK(dialsm_keyspace_create(one, DIALSM_STR("k"), NULL, &of_one, status));
+    OK(dialsm_keyspace_create(two, DIALSM_STR("other"), NULL, &of_two, status));
+    CHECK(dialsm_keyspace_id(of_one) == dialsm_keyspace_id(of_two));
+    dialsm_batch_t *batch = dialsm_batch_create();
+    OK(dialsm_batch_put(batch, of_one, DIALSM_STR("key"), DIALSM_STR("v"), status));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_write(two, NULL, batch, status));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_batch_put(batch, of_two, DIALSM_STR("key"), DIALSM_STR("v"), status));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_batch_delete(batch, of_two, DIALSM_STR("key"), status));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_batch_single_delete(batch, of_two, DIALSM_STR("key"), status));
+    FAILS(DIALSM_INVALID_ARGUMENT,
+          dialsm_batch_delete_range(batch, of_two, DIALSM_STR("a"), DIALSM_STR("z"), status));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_batch_merge(batch, of_two, DIALSM_STR("key"), DIALSM_STR("v"), status));
+    CHECK(dialsm_batch_count(batch) == 1 && has(two, of_two, NULL, "key", NULL));
+    OK(dialsm_write(one, NULL, batch, status));
+    CHECK(has(one, of_one, NULL, "key", "v"));
+
+    OK(dialsm_close(one, status));
+    const char *path = path_of("batches one");
+    OK(dialsm_open(TEXT(path), NULL, &again, status));
+    OK(dialsm_keyspace_find(again, DIALSM_STR("k"), &of_again, status));
+    OK(dialsm_delete(again, of_again, NULL, DIALSM_STR("key"), status));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_write(again, NULL, batch, status));
+    CHECK(has(again, of_again, NULL, "key", NULL));
+    dialsm_batch_clear(batch); /* and it is for any again */
+    OK(dialsm_batch_put(batch, of_two, DIALSM_STR("key"), DIALSM_STR("v"), status));
+    OK(dialsm_write(two, NULL, batch, status));
+    dialsm_batch_free(batch);
+    dialsm_keyspace_free(of_one);
+    dialsm_keyspace_free(of_two);
+    dialsm_keyspace_free(of_again);
+    dialsm_db_free(one);
+    close_and_free(two);
+    close_and_free(again);
+}
+
 void test_batches(void)
 {
+    test_foreign_batches();
     dialsm_options_t *options = dialsm_options_create();
     dialsm_merge_operator_t *append;
     OK(dialsm_merge_operator_create_append(DIALSM_STR(","), &append, status));
@@ -177,6 +218,25 @@ void test_batches(void)
     for (size_t cut = 1; cut < len; cut++)
         if (dialsm_batch_create_from_data(data, cut, &copy, status) == DIALSM_OK)
             dialsm_batch_free(copy);
+
+    /* An iterator shows what was there before a batch took it away, and goes on when the batch is gone. */
+    dialsm_iter_t *iter;
+    OK(dialsm_iter_create(db, NULL, NULL, &iter, status));
+    OK(dialsm_iter_seek_to_first(iter, status));
+    CHECK(IS(dialsm_iter_key(iter, &len), "k"));
+    dialsm_batch_clear(batch);
+    OK(dialsm_batch_delete_range(batch, NULL, DIALSM_STR("a"), DIALSM_STR("z"), status));
+    OK(dialsm_write(db, NULL, batch, status));
+    dialsm_batch_free(batch);
+    CHECK(has(db, NULL, NULL, "k", NULL));
+    CHECK(IS(dialsm_iter_value(iter, &len), "v"));
+    OK(dialsm_iter_next(iter, status));
+    CHECK(IS(dialsm_iter_key(iter, &len), "m") && IS(dialsm_iter_value(iter, &len), "1,1,1"));
+    OK(dialsm_iter_next(iter, status));
+    OK(dialsm_iter_next(iter, status));
+    CHECK(!dialsm_iter_valid(iter));
+    dialsm_iter_free(iter);
+    batch = dialsm_batch_create();
 
     /* Of a keyspace that is gone nothing is written, and of the rest of the batch neither. */
     OK(dialsm_keyspace_drop(db, other, status));

@@ -263,35 +263,12 @@ static void test_memory(void)
     CHECK(waitpid(child, NULL, 0) == child);
 }
 
-/* In a child of fork() every call says so. It says what it got through a pipe: how it ends is a tool's to say. */
-static void test_fork(dialsm_db_t *db)
-{
-    int ends[2];
-    CHECK(pipe(ends) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        char *value;
-        dialsm_code_t codes[2];
-        codes[0] = dialsm_put(db, NULL, NULL, "k", 1, "v", 1, NULL);
-        codes[1] = dialsm_get(db, NULL, NULL, "k", 1, &value, NULL, NULL);
-        _exit(write(ends[1], codes, sizeof codes) != sizeof codes);
-    }
-    dialsm_code_t codes[2] = {0};
-    CHECK(close(ends[1]) == 0);
-    CHECK(read(ends[0], codes, sizeof codes) == sizeof codes);
-    CHECK(codes[0] == DIALSM_FORKED && codes[1] == DIALSM_FORKED);
-    CHECK(close(ends[0]) == 0);
-    CHECK(waitpid(child, NULL, 0) == child);
-}
-
 void test_hostile(void)
 {
     test_memory();
     dialsm_db_t *db = open_new("hostile", NULL);
     test_null(db);
     test_lengths(db);
-    test_fork(db);
     CHECK(has(db, NULL, NULL, "k", NULL));
     close_and_free(db);
     test_closed();

@@ -59,7 +59,7 @@ int main(int argc, char **argv)
         {"status", test_status},     {"options", test_options},     {"data", test_data},
         {"batches", test_batches},   {"keyspaces", test_keyspaces}, {"iterators", test_iterators},
         {"callbacks", test_callbacks}, {"upkeep", test_upkeep},     {"hostile", test_hostile},
-        {"threads", test_threads},
+        {"process", test_process},     {"threads", test_threads},
     };
     if (argc != 2) {
         fprintf(stderr, "usage: %s DIRECTORY\n", argv[0]);

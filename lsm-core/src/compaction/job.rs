@@ -130,7 +130,8 @@ impl Done {
         let ns = engine.env.now() - self.started;
         if !self.plan.trivial_move {
             let level = usize::from(self.plan.output_level);
-            engine.metrics.add_compaction(level, self.plan.input_bytes(), bytes, ns);
+            let shard = self.tree.id.shard;
+            engine.metrics.add_compaction(shard, level, self.plan.input_bytes(), bytes, ns);
         }
         self.count_drains(engine, bytes, ns);
         Ok(())
@@ -270,7 +271,7 @@ impl SubJobs {
             entries.next()?;
         }
         let counts = entries.counts();
-        counts.note(&engine.metrics);
+        counts.note(&engine.metrics, self.tree.id.shard);
         let mut written = match self.class {
             // Its range tombstones are in other tables.
             Some(Class::Clues) => Written::default(),

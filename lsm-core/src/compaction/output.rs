@@ -163,7 +163,7 @@ impl Written {
     /// # Errors
     /// Those of the file system; the files can't be trusted then, nor synced again.
     pub(crate) fn sync_here(&self, engine: &Engine) -> Result<()> {
-        self.files.iter().try_for_each(|file| file.sync_here())?;
+        self.files.iter().try_for_each(|file| file.sync_here(engine))?;
         let spared = engine.options.load().break_on_purpose == Some(Fault::DirSync);
         if spared {
             return Ok(());
@@ -458,6 +458,7 @@ impl<'a> Outputs<'a> {
         let added = tombstones.iter().try_for_each(|tombstone| writer.add_range_tombstone(tombstone));
         match added.and_then(|()| writer.finish_streaming()) {
             Ok((written, landing)) => {
+                self.engine.metrics.add(Counter::TableBytes, written.file_bytes);
                 let place = self.place(number);
                 let file = {
                     let is_urgent = self.priority == Priority::Flush;

@@ -48,10 +48,11 @@ use std::cmp::Ordering;
 
 use std::sync::Arc;
 
+use crate::callback::out_of_order;
 use crate::compaction::clues::{OtherShards, Weight};
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, trailer, trailer_of, user_key};
 use crate::merge_operator::MergeOperator;
-use crate::metrics::{Counter, Metrics};
+use crate::metrics::{Counter, Metrics, ShardCounter};
 use crate::range_del::fragments::Covering;
 use crate::read::internal::InternalIter;
 use crate::types::{SEQNO_MAX, SeqNo};
@@ -89,14 +90,17 @@ pub struct DropCounts {
 }
 
 impl DropCounts {
-    /// Adds what a flush or compaction did to the database's counters.
-    pub(crate) fn note(&self, metrics: &Metrics) {
+    /// Adds what a flush or compaction in that shard did to the database's counters.
+    pub(crate) fn note(&self, metrics: &Metrics, shard: u16) {
         if self.clues + self.rolled_back + self.redirected > 0 {
             metrics.add_all(&[
                 (Counter::CluesDropped, self.clues),
                 (Counter::CluesRolledBack, self.rolled_back),
                 (Counter::RedirectedDropped, self.redirected),
             ]);
+            metrics.add_to_shard(shard, ShardCounter::CluesDropped, self.clues);
+            metrics.add_to_shard(shard, ShardCounter::CluesRolledBack, self.rolled_back);
+            metrics.add_to_shard(shard, ShardCounter::RedirectedDropped, self.redirected);
         }
         if self.folded + self.failed_folds + self.range_deleted > 0 {
             metrics.add_all(&[
@@ -423,7 +427,8 @@ where
                 }
                 Ordering::Equal if trailer <= self.state.last_trailer => {}
                 Ordering::Equal | Ordering::Less => {
-                    return Err(Error::corruption("the inputs of a compaction are out of order"));
+                    let text = "the inputs of a compaction are out of order";
+                    return Err(out_of_order(&self.comparator, ErrorKind::Corruption, text));
                 }
             }
             self.state.last_trailer = trailer;

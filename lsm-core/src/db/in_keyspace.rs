@@ -144,7 +144,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`] and [`Db::put_in`].
     pub fn get_in(&self, options: &ReadOptions, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
-        self.get_from(&keyspace.0, options, key, &mut ReadContext::default())
+        self.get_from(&keyspace.0, options, key, None)
     }
 
     /// As [`Db::get_with_context`].
@@ -158,7 +158,7 @@ impl Db {
         key: &[u8],
         context: &mut ReadContext,
     ) -> Result<Option<Slice>> {
-        self.get_from(&keyspace.0, options, key, context)
+        self.get_from(&keyspace.0, options, key, Some(context))
     }
 
     /// As [`Db::multi_get`].
@@ -171,7 +171,21 @@ impl Db {
         keyspace: &Keyspace,
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Slice>>> {
-        self.multi_get_from(&keyspace.0, options, keys)
+        self.multi_get_from(&keyspace.0, options, keys, None)
+    }
+
+    /// As [`Db::multi_get_with_context`].
+    ///
+    /// # Errors
+    /// As [`Db::get_in`].
+    pub fn multi_get_in_with_context(
+        &self,
+        options: &ReadOptions,
+        keyspace: &Keyspace,
+        keys: &[&[u8]],
+        context: &mut ReadContext,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.multi_get_from(&keyspace.0, options, keys, Some(context))
     }
 
     /// As [`Db::iter`].

@@ -257,7 +257,7 @@ impl NewFile {
     ///
     /// # Errors
     /// Those of the file system; the file can't be trusted then, nor synced again.
-    pub(crate) fn sync_here(&self) -> Result<()> {
+    pub(crate) fn sync_here(&self, engine: &Engine) -> Result<()> {
         let mut next = self.take_stage().expect("a table that is not listed has one owner");
         if let Stage::Writing(landing, permit) = next {
             next = match landing.wait() {
@@ -269,7 +269,9 @@ impl NewFile {
             next = ticket.wait().map_or_else(Stage::Failed, |()| Stage::Durable);
         }
         if let Stage::Written(file, _permit) = next {
+            let started = engine.env.now();
             next = file.sync_data().map_or_else(Stage::Failed, |()| Stage::Durable);
+            engine.metrics.table_sync_ns.record(engine.env.now() - started);
         }
         let result = match &next {
             Stage::Broken(error) | Stage::Failed(error) => Err(error.clone()),

@@ -49,7 +49,7 @@ impl Redo {
 
     /// It came to nothing.
     fn failed(self, engine: &Arc<Engine>, error: Error) -> Result<()> {
-        if error.kind() == ErrorKind::NoSpace {
+        if error.is_passing() {
             engine.handoff.ask_redo(self);
         } else if error.kind() == ErrorKind::Cancelled || self.maker.tree.is_dropped() {
             // Nothing names the table any more, or nobody is left to make it.

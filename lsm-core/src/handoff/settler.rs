@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::ErrorKind;
+use crate::Error;
 use crate::background::{RETRY_AFTER, caught, note};
 use crate::engine::Engine;
 
@@ -55,8 +55,8 @@ fn settle(engine: &Arc<Engine>) -> bool {
         return false;
     }
     let settled = engine.versions.settle(engine);
-    let is_full = settled.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
-    engine.handoff.state.lock().retry_at = is_full.then(|| engine.env.now() + RETRY_AFTER);
+    let passes = settled.as_ref().is_err_and(Error::is_passing);
+    engine.handoff.state.lock().retry_at = passes.then(|| engine.env.now() + RETRY_AFTER);
     match settled {
         // Its success says nothing of what a job met, but for what it met itself before.
         Ok(()) if retry_at.is_none() => {}

@@ -6,6 +6,7 @@
 
 use crate::engine::Engine;
 use crate::key::Kind;
+use crate::metrics::Counter;
 use crate::read::get::ReadContext;
 use crate::routing::decode_clue;
 use crate::space::{Space, SpaceView};
@@ -37,6 +38,7 @@ impl Trail<'_> {
         context: &mut ReadContext,
     ) -> Result<Option<(Kind, Slice)>> {
         context.clue_hops += 1;
+        self.engine.metrics.add(Counter::ClueHops, 1);
         let fallback = decode_clue(clue, self.space.shards())?;
         let kind = if clue_kind == Kind::ClueOperand { Kind::Merge } else { Kind::Put };
         match self.find_true(key, (seqno, clue_kind), fallback, context)? {
@@ -89,13 +91,13 @@ impl Trail<'_> {
         }
         let version = &view.version;
         let in_l0 = version.l0().iter().filter(|table| table.spans(&tree.comparator, key));
-        let deeper = (1..LEVELS).filter_map(|level| version.find_table(level, key));
-        for table in in_l0.chain(deeper) {
+        let deeper = (1..LEVELS).filter_map(|level| Some((level, version.find_table(level, key)?)));
+        for (level, table) in in_l0.map(|table| (0, table)).chain(deeper) {
             let meta = table.meta();
             if meta.redirected == 0 || seqno < meta.seqno_min || seqno > meta.seqno_max {
                 continue;
             }
-            context.tables += 1;
+            context.note_table(level);
             let reader = self.engine.open_table(tree, table)?;
             let found = reader.get(key, seqno, &self.spec, &mut context.blocks)?;
             let is_it = |found: &Found| found.seqno == seqno && found.kind == wanted as u8;

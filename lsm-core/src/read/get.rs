@@ -18,7 +18,7 @@ use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, seqno_of, user_key};
 use crate::merge_operator::{MergeOperator, no_operator};
-use crate::metrics::{Counter, LevelCounter};
+use crate::metrics::{Counter, LevelCounter, Mine};
 use crate::options::ReadOptions;
 use crate::read::clue::Trail;
 use crate::read::internal::InternalIter;
@@ -27,20 +27,46 @@ use crate::space::{Space, SpaceView};
 use crate::table::{Found, IterSpec, ReadSpec, ReadStats, TableReader};
 use crate::tree::{Tree, TreeView};
 use crate::types::SeqNo;
-use crate::version::TableFile;
+use crate::version::{LEVELS, TableFile};
 use crate::{Error, ErrorKind, Result, Slice};
 
-/// What one read cost: tables looked at, blocks, filters.
+/// What one or several reads cost: tables looked at, blocks, filters. Reads add to it; an iterator or scan has its
+/// own ([`DbIterator::context`](crate::DbIterator::context)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadContext {
     /// Memtables asked.
     pub memtables: u32,
-    /// Tables asked, those included that their filter spared a look.
+    /// Tables asked, those included that their filter spared a look. Of an iterator: opened for it.
     pub tables: u32,
+    /// Tables that look-ups asked, by level, level 0 first. Those of iterators are not told apart.
+    pub level_tables: [u32; LEVELS],
     /// Blocks, filters and bytes.
     pub blocks: ReadStats,
-    /// Clue entries followed to another shard.
+    /// Clue entries followed to another shard. Iterators meet clue and value side by side, and follow none.
     pub clue_hops: u32,
+}
+
+impl ReadContext {
+    /// How many levels had a table that look-ups asked.
+    pub fn levels(&self) -> usize {
+        self.level_tables.iter().filter(|tables| **tables > 0).count()
+    }
+
+    /// Adds what other reads have cost.
+    pub fn add(&mut self, other: &ReadContext) {
+        self.memtables += other.memtables;
+        self.tables += other.tables;
+        self.level_tables.iter_mut().zip(other.level_tables).for_each(|(sum, tables)| *sum += tables);
+        self.blocks.add(&other.blocks);
+        self.clue_hops += other.clue_hops;
+    }
+
+    /// A table of `level` is asked.
+    #[inline(always)]
+    pub(super) fn note_table(&mut self, level: usize) {
+        self.tables += 1;
+        self.level_tables[level] += 1;
+    }
 }
 
 /// The newest value of `key` at or below `seqno` in this view.
@@ -56,11 +82,28 @@ pub(crate) fn get(
     key: &[u8],
     seqno: SeqNo,
     options: &ReadOptions,
-    context: &mut ReadContext,
+    context: Option<&mut ReadContext>,
 ) -> Result<Option<Slice>> {
     let watch = Watch::begin(&space.comparator);
-    let ask = Ask::new(engine, space, view, space.primary(key), seqno, options);
-    let found = walk(&ask, key, &mut Lookup::new(), context, &mut Direct);
+    let tree = match &space.trees[..] {
+        [only] => only,
+        _ => {
+            let tree = space.primary(key);
+            engine.metrics.add_get_of_shard(tree.id.shard);
+            tree
+        }
+    };
+    let ask = Ask::new(engine, space, view, tree, seqno, options);
+    let since = ask.mine.count_call(Counter::Gets).then(|| engine.env.now());
+    let mut cost = ReadContext::default();
+    let found = walk(&ask, key, &mut Lookup::new(), &mut cost, &mut Direct);
+    ask.mine.add_reads(&cost.blocks);
+    if let Some(context) = context {
+        context.add(&cost);
+    }
+    if let Some(since) = since {
+        engine.metrics.get_ns.record(engine.env.now() - since);
+    }
     watch.check()?;
     found.map_err(|stop| match stop {
         Stop::Failed(error) => error,
@@ -79,6 +122,8 @@ pub(super) struct Ask<'a> {
     pub(super) view: &'a TreeView,
     pub(super) seqno: SeqNo,
     pub(super) spec: ReadSpec,
+    /// What is counted of them.
+    pub(super) mine: Mine<'a>,
 }
 
 impl<'a> Ask<'a> {
@@ -92,7 +137,8 @@ impl<'a> Ask<'a> {
         options: &ReadOptions,
     ) -> Ask<'a> {
         let spec = ReadSpec { fill_cache: options.fill_cache, verify: options.verify_checksums };
-        Ask { engine, space, shards, tree, view: shards.of(tree), seqno, spec }
+        let mine = engine.metrics.mine();
+        Ask { engine, space, shards, tree, view: shards.of(tree), seqno, spec, mine }
     }
 
     /// What an entry says that the look-up has met: itself, or what its clue leads to; nothing if that is
@@ -227,7 +273,7 @@ pub(super) fn walk<A: Access>(
             }
         }
     }
-    for level in first.saturating_sub(l0.len()).max(1)..crate::version::LEVELS {
+    for level in first.saturating_sub(l0.len()).max(1)..LEVELS {
         if let Some(table) = version.find_table(level, key) {
             *place = l0.len() + level;
             if let Some(end) = ask_table(ask, key, (*place, level), table, chain, context, access)? {
@@ -252,7 +298,7 @@ fn ask_memtables(
         let entry = buffer.table.get(key, chain_seqno(chain, ask.seqno));
         if let Some(entry) = entry.filter(|entry| entry.seqno >= cover) {
             if chain.is_none() {
-                ask.engine.metrics.add(Counter::GetHitsMemtable, 1);
+                ask.mine.add(Counter::GetHitsMemtable, 1);
             }
             let value = || Slice::copy_of(entry.value);
             let cursor = || (buffer.table.iter(), cover);
@@ -285,11 +331,11 @@ fn ask_table<A: Access>(
     let seqno = chain_seqno(chain, ask.seqno);
     let found = access.look(ask, &reader, key, seqno, &mut context.blocks)?;
     // Not counted where it waits, for it will be asked again.
-    context.tables += 1;
-    if let Some(found) = found.filter(|found| found.seqno >= cover) {
-        if chain.is_none() {
-            ask.engine.metrics.add_level(LevelCounter::GetHits, level, 1);
-        }
+    context.note_table(level);
+    let found = found.filter(|found| found.seqno >= cover);
+    let is_hit = found.is_some() && chain.is_none();
+    ask.mine.add_level(if is_hit { LevelCounter::GetHits } else { LevelCounter::GetPasses }, level, 1);
+    if let Some(found) = found {
         let cursor = || (reader.iter(iter_spec(&ask.spec)), cover);
         let at = (found.seqno, found.kind);
         if let Some(end) = meet(chain, ask, key, at, || found.value, cursor, context)? {

@@ -76,6 +76,9 @@ pub(crate) fn multi_get(
     for at in sorted_by(&space.comparator, keys.len(), |at| keys[at]) {
         let mut lookup = Lookup::new();
         let ask = &asks[usize::from(space.primary(keys[at]).id.shard)];
+        if space.shards() > 1 {
+            engine.metrics.add_get_of_shard(ask.tree.id.shard);
+        }
         if let Some(missing) = batch.walk(ask, at, &mut lookup, context) {
             batch.wait(ask, at, lookup, missing);
             if batch.waiting.len() >= waiting_max || batch.waiting_bytes >= WAITING_BYTES_MAX {
@@ -226,6 +229,10 @@ impl Access for Remembering {
                 block
             }
         };
-        Ok(reader.find_in(block, key, seqno)?)
+        let found = reader.find_in(block, key, seqno)?;
+        if found.is_none() {
+            reader.note_absent(key, stats);
+        }
+        Ok(found)
     }
 }

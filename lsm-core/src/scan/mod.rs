@@ -27,6 +27,7 @@ use crate::db::Reading;
 use crate::iterator::DbIterator;
 use crate::key::Comparator;
 use crate::options::ReadOptions;
+use crate::read::get::ReadContext;
 use crate::space::Space;
 use crate::table::{READAHEAD_BYTES, ReadStats};
 
@@ -224,6 +225,11 @@ impl Scan {
     /// What reading has cost so far; see [`DbIterator::read_stats`].
     pub fn read_stats(&self) -> ReadStats {
         self.iter.read_stats()
+    }
+
+    /// The same as a look-up would have it; see [`DbIterator::context`].
+    pub fn context(&self) -> ReadContext {
+        self.iter.context()
     }
 }
 

@@ -21,8 +21,9 @@ use dialsm_io::File;
 
 use super::block::{self, BlockBuilder, BlockCursor, common_prefix};
 use super::format::{self, BLOCK_BYTES_MAX, BLOCK_TRAILER_BYTES, Compression, Handle};
+use crate::callback::out_of_order;
 use crate::key::{self, Comparator, TRAILER_BYTES};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 const SAMPLE: usize = 64;
 
@@ -179,7 +180,7 @@ impl Index {
         if let Some(last) = self.slots.len().checked_sub(1)
             && cmp.compare_internal(self.separator(last), separator) != Ordering::Less
         {
-            return Err(Error::corruption("an index is out of key order"));
+            return Err(out_of_order(cmp, ErrorKind::Corruption, "an index is out of key order"));
         }
         self.separators.extend_from_slice(separator);
         let separator_end = self.separators.len() as u64;

@@ -75,7 +75,7 @@ impl TableIter {
             in_order: 0,
             unpack: None,
         };
-        let (cursor, stats) = (BlockCursor::default(), ReadStats::default());
+        let (cursor, stats) = (BlockCursor::default(), ReadStats { cursors: 1, ..ReadStats::default() });
         let (handed, is_trial, is_missing) = (None, false, false);
         TableIter { table, spec, cursor, at, ahead, stats, handed, is_trial, is_missing, lacks: false }
     }

@@ -171,8 +171,12 @@ pub struct ReadStats {
     pub filter_checked: u64,
     /// Filters that said "not here".
     pub filter_useful: u64,
+    /// Filters that said "perhaps" to a look-up, of whose key the table then had nothing to show.
+    pub filter_false_positives: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
+    /// Tables that a cursor was opened on.
+    pub cursors: u64,
 }
 
 impl ReadStats {
@@ -183,7 +187,9 @@ impl ReadStats {
         self.block_cache_hits += other.block_cache_hits;
         self.filter_checked += other.filter_checked;
         self.filter_useful += other.filter_useful;
+        self.filter_false_positives += other.filter_false_positives;
         self.bytes_read += other.bytes_read;
+        self.cursors += other.cursors;
     }
 }
 

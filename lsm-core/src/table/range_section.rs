@@ -19,6 +19,7 @@ use super::block::{BlockBuilder, BlockCursor, common_prefix};
 use super::format::{self, Handle};
 use super::index::{Index, IndexBuilder};
 use super::properties::Properties;
+use crate::callback::out_of_order;
 use crate::key::{self, Comparator, KEY_BYTES_MAX, Kind, TRAILER_BYTES};
 use crate::range_del::{RangeDels, RangeTombstone};
 use crate::types::SeqNo;
@@ -113,7 +114,8 @@ impl SectionBuilder {
         }
         let spans = self.comparator.compare(start, end).is_lt() && *seqno > 0;
         if !spans || self.last.as_ref().is_some_and(|last| !follows(&self.comparator, last, tombstone)) {
-            return Err(Error::new(ErrorKind::Internal, "a table was given range tombstones out of order"));
+            let text = "a table was given range tombstones out of order";
+            return Err(out_of_order(&self.comparator, ErrorKind::Internal, text));
         }
         if self.block.bytes() >= BLOCK_BYTES {
             self.cut();
@@ -176,7 +178,11 @@ pub(super) fn read(file: &dyn File, top: Handle, cmp: &Comparator, within: &Rang
             while cursor.next()? {
                 let tombstone = decode(cmp, cursor.key(), cursor.value())?;
                 if tombstones.last().is_some_and(|last| !follows(cmp, last, &tombstone)) {
-                    return Err(Error::corruption("range tombstones are out of order"));
+                    return Err(out_of_order(
+                        cmp,
+                        ErrorKind::Corruption,
+                        "range tombstones are out of order",
+                    ));
                 }
                 if cmp.compare_internal(cursor.key(), index.separator(i)).is_gt() {
                     return Err(Error::corruption("a range tombstone lies behind its block's separator"));

@@ -189,10 +189,20 @@ impl TableReader {
         spec: &ReadSpec,
         stats: &mut ReadStats,
     ) -> Result<Option<Found>> {
-        match self.locate(user_key, seqno, stats) {
-            Some(at) => self.find_in(self.block(at, spec, stats)?, user_key, seqno),
-            None => Ok(None),
+        let Some(at) = self.locate(user_key, seqno, stats) else { return Ok(None) };
+        let found = self.find_in(self.block(at, spec, stats)?, user_key, seqno)?;
+        if found.is_none() {
+            self.note_absent(user_key, stats);
         }
+        Ok(found)
+    }
+
+    /// Counts a look-up that the filter let pass and that found nothing.
+    #[cold]
+    pub(crate) fn note_absent(&self, user_key: &[u8], stats: &mut ReadStats) {
+        let was_asked =
+            self.filter.as_ref().is_some_and(|filter| self.point_hash(filter, user_key).is_some());
+        stats.filter_false_positives += u64::from(was_asked);
     }
 
     /// The data block in which that entry is, if there is one; the filter is asked first.

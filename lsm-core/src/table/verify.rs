@@ -7,10 +7,11 @@ use super::properties::Properties;
 use super::reader::TableReader;
 use super::writer::count_special;
 use super::{IterSpec, ReadStats};
+use crate::callback::out_of_order;
 use crate::key::{self, Kind, TRAILER_BYTES};
 use crate::read::internal::InternalIter;
 use crate::types::SEQNO_MAX;
-use crate::{Error, Result, checksum};
+use crate::{Error, ErrorKind, Result, checksum};
 
 use std::sync::Arc;
 
@@ -92,7 +93,8 @@ impl TableReader {
             if report.entries == 0 {
                 first.extend_from_slice(internal);
             } else if self.comparator.compare_internal(&last, internal) != Ordering::Less {
-                return Err(Error::corruption(format!("entry {} is out of order", report.entries)));
+                let text = format!("entry {} is out of order", report.entries);
+                return Err(out_of_order(&self.comparator, ErrorKind::Corruption, &text));
             }
             let user = key::user_key(internal);
             let fresh = report.entries == 0 || key::user_key(&last) != user;

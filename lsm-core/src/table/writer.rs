@@ -23,6 +23,7 @@ use super::format::{self, BLOCK_TRAILER_BYTES, Compression, FOOTER_BYTES, Footer
 use super::index::{self, IndexBuilder};
 use super::properties::Properties;
 use super::range_section::SectionBuilder;
+use crate::callback::out_of_order;
 use crate::format::FileHeader;
 use crate::key::{self, Comparator, KEY_BYTES_MAX, Kind, TRAILER_BYTES, VALUE_BYTES_MAX};
 use crate::range_del::RangeTombstone;
@@ -368,9 +369,14 @@ impl TableWriter {
             Comparator::ReverseBytewise => next[shared..].first().cmp(&last[shared..].first()),
             custom => custom.compare(last, next),
         };
+        let is_same_key = order.is_eq() && last == next;
         let order = order.then_with(|| key::trailer_of(internal).cmp(&key::trailer_of(&self.last_key)));
+        if order != Ordering::Less && is_same_key {
+            return Err(Error::new(ErrorKind::Internal, "a table was given entries of a key out of order"));
+        }
         if order != Ordering::Less {
-            return Err(Error::new(ErrorKind::Internal, "a table was given keys out of order"));
+            let text = "a table was given keys out of order";
+            return Err(out_of_order(&self.comparator, ErrorKind::Internal, text));
         }
         Ok(shared)
     }

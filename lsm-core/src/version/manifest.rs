@@ -44,6 +44,7 @@ pub struct ManifestWriter {
     number: FileNumber,
     seed: u32,
     size: u64,
+    written_bytes: u64,
     /// Bytes of the mark that stands at the end, to be overwritten.
     mark_bytes: u64,
     buffer: Vec<u8>,
@@ -70,7 +71,16 @@ impl ManifestWriter {
         let header = FileHeader { kind: FileKind::Manifest, db_id: *db_id, number }.encode();
         let seed = seed(db_id, number);
         let buffer = header.to_vec();
-        let mut writer = ManifestWriter { file, number, seed, size: 0, mark_bytes: 0, buffer, failed: false };
+        let mut writer = ManifestWriter {
+            file,
+            number,
+            seed,
+            size: 0,
+            written_bytes: 0,
+            mark_bytes: 0,
+            buffer,
+            failed: false,
+        };
         writer.write(snapshot)?;
         Ok(writer)
     }
@@ -123,6 +133,7 @@ impl ManifestWriter {
         }
         self.mark_bytes = 0;
         self.size += self.buffer.len() as u64;
+        self.written_bytes += self.buffer.len() as u64;
         Ok(())
     }
 
@@ -146,6 +157,11 @@ impl ManifestWriter {
     /// The file's length, by which the caller decides to start a fresh one.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Bytes written so far, marks that were overwritten included.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     /// The file's number.

@@ -10,7 +10,8 @@
 //!
 //! Invariants:
 //! - Of each tree the manifest has a state that the tree was in, or one with younger flushes besides
-//!   (rule 13, `handoff::ledger`); steps of several trees that belong together are in one record.
+//!   (rule 13, `handoff::ledger`); steps of several trees that belong together are in one record, and in
+//!   none before that of steps which were sealed together earlier (rule 14).
 //! - Log before table (rule 1): with more than one tree an edit is appended only after the log was
 //!   synced through the last sequence that its flush holds. For a record of the log may have parts
 //!   for two trees, and a power cut must not take one whose other is settled. With one tree nothing
@@ -32,7 +33,7 @@
 //!   starts a fresh one from the settled state and makes it durable before the queue goes on; the
 //!   inputs stay until then (rule 14).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -51,10 +52,11 @@ use crate::gate::{Gate, GateGuard};
 use crate::handoff::Reserved;
 use crate::handoff::ledger::{LedgerFile, Line, Move, Step};
 use crate::invariants::check_settling;
+use crate::metrics::Counter;
 use crate::space::Space;
 use crate::tree::{Tree, TreeState};
 use crate::types::{FileNumber, SeqNo, TreeId};
-use crate::wal::log::Floors;
+use crate::wal::log::{self, Floors};
 
 /// A manifest is rewritten when it has grown past this and past [`GROWTH_MAX`] times its start.
 const ROLL_BYTES: u64 = 4 << 20;
@@ -104,18 +106,15 @@ struct Ledger {
     line: Line<Arc<TableFile>, Kept>,
 }
 
-/// Memtables of several trees whose installs settle in one record of the manifest, or not at all.
+/// Memtables of several trees whose installs settle in one record of the manifest, or not at all; and
+/// in none before those that were sealed so before them.
 pub(crate) struct FlushGroup {
-    /// How many installs there are, those to come included.
+    /// How many installs are not settled, those to come included.
     members: AtomicUsize,
 }
 
 impl FlushGroup {
-    pub(crate) fn new(members: usize) -> Arc<FlushGroup> {
-        Arc::new(FlushGroup { members: AtomicUsize::new(members) })
-    }
-
-    /// A member will never come: its keyspace was dropped.
+    /// A member is settled, or will never come: its keyspace was dropped.
     pub(crate) fn leave(&self) {
         self.members.fetch_sub(1, Ordering::AcqRel);
     }
@@ -153,6 +152,8 @@ struct TreeMove {
 pub(crate) struct VersionSet {
     settling: Gate,
     ledgers: Mutex<BTreeMap<TreeId, Ledger>>,
+    /// Those with members, and perhaps others, in the order in which they were sealed.
+    groups: Mutex<VecDeque<Arc<FlushGroup>>>,
     /// Steps of all trees so far.
     steps: AtomicU64,
     /// The trees that the durable manifest names, by ascending id.
@@ -174,12 +175,22 @@ impl VersionSet {
         VersionSet {
             settling: Gate::new(env),
             ledgers: Mutex::new(BTreeMap::new()),
+            groups: Mutex::default(),
             steps: AtomicU64::new(0),
             durable: Mutex::new(trees),
             doomed: Mutex::default(),
             manifest: Mutex::new(Manifest { number, writer: None, start_bytes: 0 }),
             named: AtomicU64::new(0),
         }
+    }
+
+    /// A group of so many memtables, which are about to be sealed. Leader only: between two groups of writes.
+    pub(crate) fn new_group(&self, members: usize) -> Arc<FlushGroup> {
+        let group = Arc::new(FlushGroup { members: AtomicUsize::new(members) });
+        let mut groups = self.groups.lock();
+        groups.retain(|other| other.members.load(Ordering::Acquire) > 0);
+        groups.push_back(group.clone());
+        group
     }
 
     /// Notes a change that the caller has just made live, under the tree's lock. Returns its number, for
@@ -291,6 +302,8 @@ impl VersionSet {
         let mut ledgers = self.ledgers.lock();
         let ledger = ledgers.get_mut(&tree.id).expect("only settling takes steps out, and a drop keeps out");
         let settled = ledger.line.settle(&step);
+        // While nobody else sees the ledgers: a member is counted as long as its step is there.
+        settled.iter().filter_map(|step| step.payload.together.as_ref()).for_each(|group| group.leave());
         if ledger.line.is_empty() {
             ledgers.remove(&tree.id);
         }
@@ -313,7 +326,7 @@ impl VersionSet {
         dropped.dedup();
         let ledgers = self.ledgers.lock();
         let mut found = Vec::new();
-        for (id, steps) in ready_steps(&ledgers) {
+        for (id, steps) in ready_steps(&ledgers, &self.groups.lock()) {
             let ledger = &ledgers[&id];
             let Some(step) = ledger.line.next_move(steps) else { continue };
             let after = ledger.line.steps().take(steps).last().map(|last| last.payload.version.clone());
@@ -341,10 +354,10 @@ impl VersionSet {
         }
         let flushed = change.moves.iter().filter_map(|moved| moved.step.floor).max();
         let Some(floor) = flushed else { return Ok(()) };
-        engine
-            .log
-            .sync_through(floor.saturating_sub(1))
-            .inspect_err(|error| engine.error.latch_lasting("a log sync", error))
+        if engine.log.is_synced_through(floor.saturating_sub(1)) {
+            return Ok(());
+        }
+        log::sync(engine).inspect_err(|error| engine.error.latch_lasting("a log sync", error))
     }
 
     /// The dropped keyspaces' end is durable: nothing holds their files but readers.
@@ -400,13 +413,16 @@ impl VersionSet {
             ..ManifestRecord::default()
         };
         let writer = manifest.writer.as_mut().expect("roll() has opened one");
-        if let Err(error) = writer.append(&record).and_then(|()| writer.sync()) {
+        let before = writer.written_bytes();
+        if let Err(error) = writer.append(&record).and_then(|()| sync(engine, writer)) {
             manifest.writer = None;
             return Err(error);
         }
         self.note_named(log_named);
         let mark = ManifestRecord { last_seqno, ..ManifestRecord::default() };
-        if writer.mark(&mark).is_err() {
+        let marked = writer.mark(&mark);
+        engine.metrics.add(Counter::ManifestBytes, writer.written_bytes() - before);
+        if marked.is_err() {
             // The record is durable all the same; only nothing may be appended behind a torn mark.
             manifest.writer = None;
         }
@@ -434,6 +450,8 @@ impl VersionSet {
         let trees = self.durable.lock().clone();
         let snapshot = self.durable_snapshot(engine, &trees);
         let writer = start_manifest(engine.env.fs().as_ref(), &engine.dir, engine.db_id, number, &snapshot)?;
+        let begun = [(Counter::Manifests, 1), (Counter::ManifestBytes, writer.written_bytes())];
+        engine.metrics.add_all(&begun);
         *manifest = Manifest { number, start_bytes: writer.size(), writer: Some(writer) };
         self.note_named(snapshot.log_named);
         engine.events.push(|| ManifestRotated { number: number.0, bytes: manifest.start_bytes }.into());
@@ -461,6 +479,11 @@ impl VersionSet {
     /// How many installs wait to become durable.
     pub(crate) fn unsettled(&self) -> usize {
         self.ledgers.lock().values().map(|ledger| ledger.line.len()).sum()
+    }
+
+    /// How many of a tree's.
+    pub(crate) fn unsettled_of(&self, id: TreeId) -> usize {
+        self.ledgers.lock().get(&id).map_or(0, |ledger| ledger.line.len())
     }
 
     /// The floor that the tree's last flush leads to, if that is not settled.
@@ -524,7 +547,7 @@ impl VersionSet {
             return true;
         }
         let ledgers = self.ledgers.lock();
-        let ready = ready_steps(&ledgers);
+        let ready = ready_steps(&ledgers, &self.groups.lock());
         ready.into_iter().any(|(id, steps)| ledgers[&id].line.can_move(steps))
     }
 }
@@ -568,6 +591,14 @@ impl TreeMove {
     }
 }
 
+/// Makes what was appended durable, and counts that.
+fn sync(engine: &Engine, writer: &mut ManifestWriter) -> Result<()> {
+    let started = engine.env.now();
+    let result = writer.sync();
+    engine.metrics.manifest_sync_ns.record(engine.env.now() - started);
+    result
+}
+
 /// See [`Fault::EarlyUnlink`].
 fn unlink_too_early(engine: &Engine, change: &Change) {
     for moved in &change.moves {
@@ -606,19 +637,24 @@ pub(crate) fn start_manifest(
     Ok(writer)
 }
 
-/// How many steps of each tree may settle, so that no group of flushes is torn apart.
-fn ready_steps(ledgers: &BTreeMap<TreeId, Ledger>) -> BTreeMap<TreeId, usize> {
+/// How many steps of each tree may settle, so that no group of flushes is torn apart or goes ahead of an
+/// earlier one.
+fn ready_steps(
+    ledgers: &BTreeMap<TreeId, Ledger>,
+    groups: &VecDeque<Arc<FlushGroup>>,
+) -> BTreeMap<TreeId, usize> {
     let most = |(id, ledger): (&TreeId, &Ledger)| (*id, ledger.line.ready(ledger.line.len()));
     let mut ready: BTreeMap<TreeId, usize> = ledgers.iter().map(most).collect();
-    while let Some((id, at)) = first_torn(ledgers, &ready) {
+    while let Some((id, at)) = first_torn(ledgers, groups, &ready) {
         ready.insert(id, ledgers[&id].line.ready(at));
     }
     ready
 }
 
-/// A step of a group, among those that are ready, that others of its group are not among.
+/// A step of a group, among those that are ready, that others of its group, or of one before, are not among.
 fn first_torn(
     ledgers: &BTreeMap<TreeId, Ledger>,
+    groups: &VecDeque<Arc<FlushGroup>>,
     ready: &BTreeMap<TreeId, usize>,
 ) -> Option<(TreeId, usize)> {
     let grouped = |(id, steps): (&TreeId, &usize)| {
@@ -628,9 +664,11 @@ fn first_torn(
         steps.filter_map(of).collect::<Vec<_>>()
     };
     let members: Vec<(TreeId, usize, Arc<FlushGroup>)> = ready.iter().flat_map(grouped).collect();
-    members.iter().find_map(|(id, at, group)| {
-        let here = members.iter().filter(|(.., other)| Arc::ptr_eq(other, group)).count();
-        (here < group.members.load(Ordering::Acquire)).then_some((*id, *at))
+    let mut is_torn = false;
+    groups.iter().find_map(|group| {
+        let mut here = members.iter().filter(|(.., other)| Arc::ptr_eq(other, group));
+        is_torn |= here.clone().count() < group.members.load(Ordering::Acquire);
+        here.next().filter(|_| is_torn).map(|(id, at, _)| (*id, *at))
     })
 }
 

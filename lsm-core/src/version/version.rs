@@ -63,6 +63,11 @@ impl Level {
         self.bytes
     }
 
+    /// Clue entries in it, and the bytes of their user keys.
+    pub fn clues(&self) -> (u64, u64) {
+        self.clues
+    }
+
     /// The files that hold range tombstones, in level order.
     pub fn with_range_deletes(&self) -> &[Arc<TableFile>] {
         &self.with_range_deletes

@@ -194,13 +194,9 @@ impl Log {
         result
     }
 
-    /// As [`Log::sync`], unless all that was logged up to `seqno` is durable already.
-    ///
-    /// # Errors
-    /// As [`Log::sync`].
-    pub(crate) fn sync_through(&self, seqno: SeqNo) -> Result<()> {
-        let done = self.segments.lock().synced_seqno >= seqno;
-        if done { Ok(()) } else { self.sync() }
+    /// Whether all that was logged up to `seqno` is durable already.
+    pub(crate) fn is_synced_through(&self, seqno: SeqNo) -> bool {
+        self.segments.lock().synced_seqno >= seqno
     }
 
     fn sync_chain(&self) -> Result<()> {
@@ -413,22 +409,23 @@ impl LogWriter {
         }
         let writer = self.current.as_mut().expect("a segment was just opened");
         let synced = log.segments.lock().synced;
-        match writer.append(first_seqno, count, parts, synced) {
+        let before = writer.written_bytes();
+        let appended = writer.append(first_seqno, count, parts, synced);
+        engine.metrics.add(Counter::LogBytes, writer.written_bytes() - before);
+        match appended {
             Ok(end) => {
                 let mut segments = log.segments.lock();
                 let current = segments.chain.back_mut().expect("the writer's segment is in the chain");
-                let bytes = end.offset - current.end;
                 current.end = end.offset;
                 let last = first_seqno + u64::from(count) - 1;
                 current.last_seqno = last;
                 trees.iter().for_each(|tree| note_part(&mut current.parts, tree.id, last));
-                engine.metrics.add(Counter::LogBytes, bytes);
                 Ok(())
             }
             Err(error) => {
                 self.current = None;
                 log.cut_back();
-                if error.kind() != ErrorKind::NoSpace {
+                if !error.is_passing() {
                     engine.error.latch("a log write", &error);
                 }
                 Err(error)
@@ -441,15 +438,24 @@ impl LogWriter {
     /// # Errors
     /// Those of the file system; the database takes no more writes then.
     pub(crate) fn sync(&mut self, engine: &Engine) -> Result<()> {
-        let started = engine.env.now();
-        let result = engine.log.sync();
+        let result = sync(engine);
         if let Err(error) = &result {
             self.current = None;
             engine.error.latch_lasting("a log sync", error);
         }
-        engine.metrics.add_log_sync(engine.env.now() - started);
         result
     }
+}
+
+/// [`Log::sync`], counted.
+///
+/// # Errors
+/// Those of it.
+pub(crate) fn sync(engine: &Engine) -> Result<()> {
+    let started = engine.env.now();
+    let result = engine.log.sync();
+    engine.metrics.add_log_sync(engine.env.now() - started);
+    result
 }
 
 /// Opens the next segment, on a spare file where there is one.
@@ -483,6 +489,7 @@ fn roll(engine: &Engine, first_seqno: SeqNo) -> Result<SegmentWriter> {
             opened?
         }
     };
+    engine.metrics.add_all(&[(Counter::LogSegments, 1), (Counter::LogBytes, writer.written_bytes())]);
     let mut segments = log.segments.lock();
     segments.names_made += 1;
     segments.chain.push_back(Segment {

@@ -36,6 +36,7 @@ pub struct SegmentWriter {
     next_seqno: SeqNo,
     /// Bytes of a former life lie below this offset.
     stale_end: u64,
+    written_bytes: u64,
     buffer: Vec<u8>,
     failed: bool,
 }
@@ -66,6 +67,7 @@ impl SegmentWriter {
             position: HEADER_BYTES as u64,
             next_seqno: first_seqno,
             stale_end,
+            written_bytes: 0,
             buffer: FileHeader { kind: FileKind::Log, db_id: *db_id, number }.encode().to_vec(),
             failed: false,
         };
@@ -162,11 +164,13 @@ impl SegmentWriter {
         for part in parts {
             if self.buffer.len() + part.len() > GATHER_BYTES_MAX + RECORD_HEADER_BYTES {
                 self.file.write_at(&self.buffer, offset)?;
+                self.written_bytes += self.buffer.len() as u64;
                 offset += self.buffer.len() as u64;
                 self.buffer.clear();
             }
             if part.len() > GATHER_BYTES_MAX {
                 self.file.write_at(part, offset)?;
+                self.written_bytes += part.len() as u64;
                 offset += part.len() as u64;
             } else {
                 self.buffer.extend_from_slice(part);
@@ -180,7 +184,14 @@ impl SegmentWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        self.file.write_at(&self.buffer, offset)
+        self.file.write_at(&self.buffer, offset)?;
+        self.written_bytes += self.buffer.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes written so far, marks that the next record overwrote included.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     /// The file, for syncing.

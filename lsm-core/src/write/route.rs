@@ -20,7 +20,6 @@ use crate::batch::{Op, WriteBatch};
 use crate::engine::Engine;
 use crate::key::Kind;
 use crate::keyspace::Alive;
-use crate::metrics::Counter;
 use crate::routing::{CLUE_BYTES, ShardState};
 use crate::space::Space;
 use crate::tree::Tree;
@@ -109,16 +108,14 @@ impl<'a> GroupRouter<'a> {
             return None;
         }
         fallbacks.resize(at, STAYS);
-        let (mut redirects, mut bytes) = (0, 0);
-        for (op, fallback) in batch.iter().zip(&fallbacks) {
+        for (at, (op, fallback)) in batch.iter().zip(&fallbacks).enumerate() {
             if let Ok(op) = op
                 && *fallback != STAYS
             {
-                redirects += 1;
-                bytes += (op.key.len() + op.value.len()) as u64;
+                let bytes = (op.key.len() + op.value.len()) as u64;
+                self.engine.metrics.add_redirect(places[at], *fallback, bytes);
             }
         }
-        self.engine.metrics.add_all(&[(Counter::Redirects, redirects), (Counter::RedirectedBytes, bytes)]);
         Some(fallbacks.into_boxed_slice())
     }
 

@@ -101,24 +101,29 @@ pub(crate) fn admission(inputs: &StallInputs, options: &KeyspaceOptions) -> Admi
     }
 }
 
-/// Stall intervals of one cause.
-#[derive(Clone, Copy, Debug, Default)]
+/// Stall intervals of one cause. Times are on the environment's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StallTimes {
     /// Intervals in which at least one writer waited.
     pub count: u64,
     /// Their total length, the running one up to now included, in nanoseconds.
     pub total_ns: u64,
-    /// The longest, in nanoseconds.
+    /// The longest, in nanoseconds; a running one so far included.
     pub longest_ns: u64,
+    /// When that one began, in nanoseconds.
+    pub longest_begin_ns: u64,
+    /// When the last one began, in nanoseconds.
+    pub last_begin_ns: u64,
+    /// When the last one that is over ended, in nanoseconds: while one is running, before it began.
+    pub last_end_ns: u64,
     waiting: u64,
-    since: Nanos,
 }
 
 impl StallTimes {
     fn enter(&mut self, now: Nanos) {
         if self.waiting == 0 {
             self.count += 1;
-            self.since = now;
+            self.last_begin_ns = now;
         }
         self.waiting += 1;
     }
@@ -126,27 +131,37 @@ impl StallTimes {
     fn leave(&mut self, now: Nanos) {
         self.waiting -= 1;
         if self.waiting == 0 {
-            let ns = now.saturating_sub(self.since);
-            self.total_ns += ns;
-            self.longest_ns = self.longest_ns.max(ns);
+            self.add_running(now);
+            self.last_end_ns = now;
         }
     }
 
-    /// Of two doors: intervals of both, also where they overlap; the longest of either.
+    /// Counts the running interval as if it ended now.
+    fn add_running(&mut self, now: Nanos) {
+        let ns = now.saturating_sub(self.last_begin_ns);
+        self.total_ns += ns;
+        if ns > self.longest_ns {
+            (self.longest_ns, self.longest_begin_ns) = (ns, self.last_begin_ns);
+        }
+    }
+
+    /// Of two doors: intervals of both, also where they overlap; the longest and the last of either.
     fn plus(self, other: &StallTimes) -> StallTimes {
+        let longer = if self.longest_ns >= other.longest_ns { &self } else { other };
         StallTimes {
             count: self.count + other.count,
             total_ns: self.total_ns + other.total_ns,
-            longest_ns: self.longest_ns.max(other.longest_ns),
-            ..StallTimes::default()
+            longest_ns: longer.longest_ns,
+            longest_begin_ns: longer.longest_begin_ns,
+            last_begin_ns: self.last_begin_ns.max(other.last_begin_ns),
+            last_end_ns: self.last_end_ns.max(other.last_end_ns),
+            waiting: self.waiting + other.waiting,
         }
     }
 
     fn up_to(mut self, now: Nanos) -> StallTimes {
         if self.waiting > 0 {
-            let ns = now.saturating_sub(self.since);
-            self.total_ns += ns;
-            self.longest_ns = self.longest_ns.max(ns);
+            self.add_running(now);
         }
         self
     }
@@ -154,7 +169,7 @@ impl StallTimes {
 
 /// Stalls of a keyspace: whole, and by cause in the order of [`StallCause::ALL`]. Those of a database
 /// are the sums over its keyspaces.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StallReport {
     /// Any cause; overlapping causes count once.
     pub all: StallTimes,
@@ -181,11 +196,14 @@ pub(crate) struct StallGate {
     next_slot: AtomicU64,
     /// Those of all doors of the keyspace.
     times: Arc<Mutex<StallReport>>,
+    /// Whose tree it leads to.
+    shard: u16,
 }
 
 impl StallGate {
-    pub(crate) fn new(changed: Arc<dyn Event>, times: Arc<Mutex<StallReport>>) -> StallGate {
+    pub(crate) fn new(shard: u16, changed: Arc<dyn Event>, times: Arc<Mutex<StallReport>>) -> StallGate {
         StallGate {
+            shard,
             level: AtomicU8::new(0),
             admission: Mutex::new(Admission::Open),
             changed,
@@ -295,7 +313,7 @@ impl StallGate {
             }
             if interval.as_ref().is_none_or(|i| i.cause != cause) {
                 interval = None;
-                interval.get_or_insert_with(|| Interval::begin(&self.times, engine, cause));
+                interval.get_or_insert_with(|| Interval::begin(self, engine, cause));
             }
             engine.schedule();
             if let Some(slot) = slot {
@@ -334,30 +352,30 @@ impl StallGate {
 
 /// A writer's share of a stall interval; ends when dropped.
 struct Interval<'a> {
-    times: &'a Mutex<StallReport>,
+    gate: &'a StallGate,
     engine: &'a Engine,
     cause: StallCause,
     began: Nanos,
 }
 
 impl<'a> Interval<'a> {
-    fn begin(times: &'a Mutex<StallReport>, engine: &'a Engine, cause: StallCause) -> Interval<'a> {
+    fn begin(gate: &'a StallGate, engine: &'a Engine, cause: StallCause) -> Interval<'a> {
         let now = engine.env.now();
-        let mut report = times.lock();
+        let mut report = gate.times.lock();
         report.all.enter(now);
         report.by_cause[cause as usize].enter(now);
-        Interval { times, engine, cause, began: now }
+        Interval { gate, engine, cause, began: now }
     }
 }
 
 impl Drop for Interval<'_> {
     fn drop(&mut self) {
         let now = self.engine.env.now();
-        let mut report = self.times.lock();
+        let mut report = self.gate.times.lock();
         report.all.leave(now);
         report.by_cause[self.cause as usize].leave(now);
         drop(report);
-        self.engine.metrics.add_stall(self.cause, now.saturating_sub(self.began));
+        self.engine.metrics.add_stall(self.gate.shard, self.cause, now.saturating_sub(self.began));
     }
 }
 
@@ -412,5 +430,6 @@ mod tests {
         assert_eq!(times.up_to(1010).total_ns, 310);
         times.leave(1050);
         assert_eq!((times.count, times.total_ns, times.longest_ns), (2, 350, 300));
+        assert_eq!((times.longest_begin_ns, times.last_begin_ns, times.last_end_ns), (100, 1000, 1050));
     }
 }

@@ -113,7 +113,7 @@ struct Driven {
 fn run(seed: u64, driven: &mut Driven) {
     let (env, ear) = (SimEnv::new(seed), Ear::default());
     let mut options = Options { deferred_sync: !seed.is_multiple_of(4), ..tiny() };
-    if seed % 3 > 0 {
+    if !seed.is_multiple_of(3) {
         (options.level0_slowdown_trigger, options.level0_stop_trigger) = (3, 4);
         options.write_buffers_max = 2;
     }

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dialsm_core::{CompactRangeOptions, Db, ErrorKind, FlushOptions, Options, WriteOptions};
 use dialsm_io::{CrashPolicy, Fault, Fs, OpKind, Rule, SimFs};
 use parking_lot::Mutex;
 
 use crate::bench::{
-    Bench, CUTS, EIO, ENOSPC, Model, SECOND, batch_in, by_hand, contents, files_at, get, get_in, is,
-    live_files, synced,
+    Bench, CUTS, EIO, ENOSPC, Model, SECOND, SlowOrder, batch_in, by_hand, contents, files_at, get, get_in,
+    is, live_files, put, put_in, synced,
 };
 
 /// One segment only, so that no record of the manifest is written but those of the test.
@@ -218,5 +219,148 @@ fn h28_no_tree_settles_ahead_of_the_others_of_an_atomic_flush() {
         flush.join();
         check("both are");
         assert_eq!(seen, [CUTS.len(), CUTS.len()]);
+    });
+}
+
+/// A group has its memtables, and stands still in the insert into one; the other one is empty as yet. An
+/// atomic flush that comes by takes both or neither.
+#[test]
+fn h28_an_atomic_flush_takes_a_group_that_is_being_inserted_whole() {
+    Bench::run(|bench| {
+        let (options, order) = (one_segment(), SlowOrder::new());
+        let named = [("x", order.keyspace(&options)), ("y", options.keyspace())];
+        let db = bench.open_with(&options, &named);
+        let [x, y] = ["x", "y"].map(|name| db.keyspace(name).expect("it was named"));
+        // With nothing to compare with nobody would stand still.
+        put_in(&db, &x, b"a", b"v");
+        let door = bench.door();
+        order.arm(&door);
+        let (writer, ids) = (db.clone(), [x.id(), y.id()]);
+        let writing = bench.spawn(move || {
+            let unlogged = WriteOptions { disable_log: true, ..WriteOptions::default() };
+            writer.write(&unlogged, batch_in(&ids, b"slow", b"v")).expect("write");
+        });
+        door.wait_for_one();
+        let other = db.clone();
+        let flush = bench.spawn(move || {
+            other.flush_all(&FlushOptions { atomic: true, ..FlushOptions::default() }).expect("flush");
+        });
+        bench.sleep(10_000_000);
+        door.open();
+        writing.join();
+        flush.join();
+        for policy in CUTS {
+            let db = bench.cut(policy).open_with(&options, &named);
+            let [x, y] = ["x", "y"].map(|name| db.keyspace(name).expect("it was named"));
+            let there = [&x, &y].map(|keyspace| get_in(&db, keyspace, b"slow").is_some());
+            assert_eq!(there, [true, true], "{policy:?}");
+        }
+    });
+}
+
+/// A flush waits for room; meanwhile a keyspace is created, and a batch has something for it.
+#[test]
+fn h28_an_atomic_flush_takes_a_keyspace_that_came_after_it_began() {
+    Bench::run(|bench| {
+        let options = Options { log: false, atomic_flush: true, write_buffers_max: 2, ..one_segment() };
+        let db = bench.open(&options);
+        let door = bench.door_on(OpKind::Create, ".sst");
+        let begin = FlushOptions { wait: false, ..FlushOptions::default() };
+        put(&db, b"a", b"v");
+        db.flush_with(&begin).expect("flush");
+        door.wait_for_one();
+        let other = db.clone();
+        let flush = bench.spawn(move || {
+            other.flush_with(&FlushOptions { allow_stall: false, ..FlushOptions::default() }).expect("flush");
+        });
+        bench.sleep(10_000_000);
+        let x = db.create_keyspace("x", options.keyspace()).expect("create");
+        db.write(&WriteOptions::default(), batch_in(&[0, x.id()], b"k", b"v")).expect("write");
+        door.open();
+        flush.join();
+        for policy in CUTS {
+            let db = bench.cut(policy).open(&options);
+            let x = db.keyspace("x").expect("it was created");
+            let there = [get(&db, b"k").is_some(), get_in(&db, &x, b"k").is_some()];
+            assert_eq!(there, [true, true], "{policy:?}");
+        }
+    });
+}
+
+/// What was flushed first is not durable yet, in a tree that the second flush has nothing of: that waits for
+/// it, or a power cut would leave the later write without the earlier one.
+#[test]
+fn h28_atomic_flushes_settle_in_their_order() {
+    Bench::run(|bench| {
+        let options = Options { log: false, atomic_flush: true, ..one_segment() };
+        let named = ["x", "y"].map(|name| (name, options.keyspace()));
+        let db = bench.open_with(&options, &named);
+        let [x, y] = ["x", "y"].map(|name| db.keyspace(name).expect("it was named"));
+        let begin = FlushOptions { wait: false, ..FlushOptions::default() };
+        let holding = bench.hold_syncs();
+        put_in(&db, &x, b"k", b"v");
+        db.flush_with(&begin).expect("flush");
+        bench.wait_for("the first table's sync", || holding.names().len() == 1);
+        put_in(&db, &y, b"k", b"v");
+        db.flush_with(&begin).expect("flush");
+        bench.wait_for("the second table's sync", || holding.names().len() == 2);
+        let [first, second] = &holding.names()[..] else { unreachable!("there are two") };
+        let check = |expected: [bool; 2]| {
+            bench.sleep(10_000_000);
+            for policy in CUTS {
+                let db = bench.cut(policy).open_with(&options, &named);
+                let [x, y] = ["x", "y"].map(|name| db.keyspace(name).expect("it was named"));
+                let there = [&x, &y].map(|keyspace| get_in(&db, keyspace, b"k").is_some());
+                assert_eq!(there, expected, "{policy:?}");
+            }
+        };
+        holding.let_go(second);
+        check([false, false]);
+        holding.let_go(first);
+        check([true, true]);
+    });
+}
+
+/// Writes without log come as fast as a checkpoint flushes, until it flushes as the leader: all trees as one,
+/// too. The table of the first is durable then, that of the second is not.
+#[test]
+fn h28_a_checkpoint_flushes_all_as_one() {
+    Bench::run(|bench| {
+        let options = Options { log: false, atomic_flush: true, ..one_segment() };
+        let named = ["x", "y"].map(|name| (name, options.keyspace()));
+        let db = bench.open_with(&options, &named);
+        let ids = ["x", "y"].map(|name| db.keyspace(name).expect("it was named").id());
+        let write = move |db: &Db, key: &[u8]| {
+            db.write(&WriteOptions::default(), batch_in(&ids, key, b"v")).expect("write");
+        };
+        write(&db, b"1");
+        // Each flush beside the writers makes two tables, and finds that more was written meanwhile.
+        let (created, writer) = (AtomicU64::new(0), Mutex::new(Some(db.clone())));
+        bench.disk().add_call_hook(Arc::new(move |call| {
+            if is(call, OpKind::Create, ".sst") {
+                match created.fetch_add(1, Ordering::SeqCst) {
+                    0 => write(writer.lock().as_ref().expect("it is there"), b"2"),
+                    2 => write(&writer.lock().take().expect("it is there"), b"3"),
+                    _ => {}
+                }
+            }
+        }));
+        let door = bench.door_at(6, |call| is(call, OpKind::Sync, ".sst"));
+        let other = db.clone();
+        let checkpoint = bench.spawn(move || other.checkpoint(Path::new("/copy")).expect("checkpoint"));
+        let check = |bench: &Bench, last: bool| {
+            let db = bench.open_with(&options, &named);
+            for name in ["x", "y"] {
+                let keyspace = db.keyspace(name).expect("it was named");
+                let there = [b"1", b"2", b"3"].map(|key| get_in(&db, &keyspace, key).is_some());
+                assert_eq!(there, [true, true, last], "{name}");
+            }
+        };
+        door.wait_for_one();
+        bench.sleep(10_000_000);
+        CUTS.iter().for_each(|policy| check(&bench.cut(*policy), false));
+        door.open();
+        checkpoint.join();
+        CUTS.iter().for_each(|policy| check(&bench.cut(*policy), true));
     });
 }

@@ -1,12 +1,12 @@
-//! H17 and H24 to H27: with the log off a power cut takes each tree back to its own last flush, so value and
+//! H17 and H24 to H28: with the log off a power cut takes each tree back to its own last flush, so value and
 //! clue go apart, and floors say what each half is worth.
 
 use std::sync::Arc;
 
 use dialsm_core::{Db, Options};
-use dialsm_io::CrashPolicy;
+use dialsm_io::{CrashPolicy, OpKind};
 
-use crate::bench::{Bench, CUTS, contents, get, number, put};
+use crate::bench::{Bench, CUTS, contents, get, is, number, put};
 use crate::detour::{Detour, compact, delete, fill_until_flushed, flush_alone, follow, shards};
 
 fn unlogged(n: usize) -> (Arc<Detour>, Options) {
@@ -212,6 +212,58 @@ fn h27_a_value_stays_until_its_primary_is_settled_above_it_without_log() {
                 assert_eq!(follow(&db, b"b1"), (Some(b"redirected".to_vec()), true));
             }
             assert_eq!(get(&db, b"b1").as_deref(), Some(b1), "{policy:?}");
+        }
+    });
+}
+
+/// A shard whose memtables are full goes on with clues in its reserve, until that is full and is sealed. With
+/// `atomic_flush` all others are sealed with it, though they have room: clues and values settle as one.
+#[test]
+fn h28_a_reserve_is_sealed_with_all_others() {
+    Bench::run(|bench| {
+        let (detour, options) = unlogged(2);
+        let options =
+            Options { atomic_flush: true, write_buffers_max: 2, clue_reserve_bytes: 32 << 10, ..options };
+        let db = bench.open(&options);
+        let door = bench.door_on(OpKind::Create, ".sst");
+        let sealed = || number(&db, "dialsm.num-immutable-memtables");
+        // One memtable of the primary waits for its flush, and the next one gets full.
+        for i in 0..60u8 {
+            if number(&db, "dialsm.is-write-stopped") == 1 {
+                break;
+            }
+            put(&db, &[b'a', b'~', i], &[b'f'; 3000]);
+        }
+        let before = sealed();
+        assert_eq!((before, number(&db, "dialsm.is-write-stopped")), (1, 1), "the door is shut");
+        // Values of the primary in the other shard, and after each one their number in its own reserve, which that
+        // fills sooner than they do the other shard's memtable.
+        let counter = [&b"a#"[..], &[b'.'; 400]].concat();
+        let step = |i: u16| {
+            let [high, low] = i.to_be_bytes();
+            detour.put(&db, 1, &[b'a', b'v', high, low], &[low; 40]);
+            put(&db, &counter, &i.to_be_bytes());
+        };
+        let last = (1..2000).find(|i| {
+            step(*i);
+            sealed() > before
+        });
+        let last = last.expect("the reserve is sealed");
+        // Some more, which stay in memory.
+        (last + 1..last + 6).for_each(step);
+        let images = bench.images_at(CrashPolicy::DropUnsynced, |call| is(call, OpKind::Write, "MANIFEST"));
+        door.open();
+        bench.wait_for("the flushes", || sealed() == 0 && number(&db, "dialsm.unsettled-installs") == 0);
+        bench.disk().clear_call_hooks();
+        let mut images = std::mem::take(&mut *images.lock());
+        images.push(bench.disk().crash_image(CrashPolicy::DropUnsynced));
+        assert!(images.len() > 1);
+        for image in images {
+            let found = contents(&bench.with_disk(image).open(&options));
+            let told = found.get(&counter).map_or(0, |n| u16::from_be_bytes([n[0], n[1]]));
+            let values = found.keys().filter(|key| key.starts_with(b"av")).count();
+            let one_moment = usize::from(told)..=usize::from(told) + 1;
+            assert!(one_moment.contains(&values), "{values} values, of {told} steps");
         }
     });
 }

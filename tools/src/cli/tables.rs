@@ -82,8 +82,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         args: "DB",
         args_min: 1,
         args_max: 1,
-        flags: &["property", "options", "set"],
-        doc: "print the engine's counters, or one of its properties",
+        flags: &["prometheus", "property", "options", "set"],
+        doc: "print the engine's metrics, or one of its properties; opens for reading only",
     },
     CommandRow {
         name: "compact",
@@ -191,6 +191,7 @@ pub(super) const FLAGS: &[FlagRow] = &[
     switch("sync", "return when the write is on stable storage"),
     switch("create", "create the database if it is missing"),
     switch("summary", "without entries or operations"),
+    switch("prometheus", "in the text format that Prometheus scrapes"),
     valued("property", "NAME", "print this property"),
     valued("options", "FILE", "options of the engine, `name = value` lines"),
     FlagRow {

@@ -45,7 +45,7 @@ fn each_command_is_understood() {
         Command::Scan { db: db("d"), range: Range::default(), limit: None, format: Format::Json }
     );
     let stats = command(&["stats", "d", "--property", "p"]);
-    assert_eq!(stats, Command::Stats { db: db("d"), property: Some("p".into()) });
+    assert_eq!(stats, Command::Stats { db: db("d"), prometheus: false, property: Some("p".into()) });
     assert_eq!(command(&["verify", "d"]), Command::Verify { db: db("d") });
     assert_eq!(command(&["compact", "d"]), Command::Compact { db: db("d"), range: Range::default() });
     let convert = command(&["convert", "--input", "hex", "--format", "json"]);

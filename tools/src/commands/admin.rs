@@ -5,20 +5,20 @@ use std::io::Write;
 use super::Streams;
 use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
-use crate::store::{Store, Verified};
+use crate::store::{StatsForm, Store, Verified};
 
 pub(super) fn stats(
     store: &dyn Store,
     property: Option<&str>,
-    json: bool,
+    form: StatsForm,
     streams: &mut Streams<'_>,
 ) -> Outcome {
     let Some(name) = property else {
-        writeln!(streams.stdout, "{}", store.stats(json)?.trim_end())?;
+        writeln!(streams.stdout, "{}", store.stats(form)?.trim_end())?;
         return Ok(());
     };
     let value = store.property(name)?.ok_or(Failure::Absent)?;
-    if json {
+    if form == StatsForm::Json {
         writeln!(streams.stdout, "{}", serde_json::json!({ name: value }))?;
     } else {
         writeln!(streams.stdout, "{}", value.trim_end())?;

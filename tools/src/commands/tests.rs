@@ -174,6 +174,8 @@ fn stats_compact_and_verify_report() {
     let memory = filled(&random_map(13, 10));
     assert_eq!(run_on(&memory, &["stats", "d"], b"").text(), "writes 1\n");
     assert_eq!(run_on(&memory, &["stats", "d", "--json"], b"").text(), "{\"writes\":1}\n");
+    assert_eq!(run_on(&memory, &["stats", "d", "--prometheus"], b"").text(), "dialsm_writes_total 1\n");
+    assert_eq!(run_on(&memory, &["stats", "d", "--prometheus", "--json"], b"").code, 2);
     assert_eq!(run_on(&memory, &["stats", "d", "--property", "known"], b"").text(), "7\n");
     assert_eq!(run_on(&memory, &["stats", "d", "--property", "unknown"], b"").code, 1);
     assert_eq!(run_on(&memory, &["compact", "d", "--from", "b"], b"").code, 0);

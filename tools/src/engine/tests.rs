@@ -90,6 +90,16 @@ fn single_commands_work_on_the_engine() {
     let stats = text(dialsm(&engine, &["stats", "/db", "--json"], b""));
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("the engine's JSON is JSON");
     assert!(stats["metrics"]["gets"].is_u64(), "{stats}");
+    assert_eq!(stats["metrics"]["trees"][0]["keyspace"], "default", "{stats}");
+    let files = || {
+        let mut names = engine.fs().list("/db".as_ref()).expect("a directory");
+        names.sort();
+        names
+    };
+    let before = files();
+    let prometheus = text(dialsm(&engine, &["stats", "/db", "--prometheus"], b""));
+    assert!(prometheus.contains("\ndialsm_tree_memtable_entries{keyspace=\"default\""), "{prometheus}");
+    assert_eq!(files(), before, "it changes nothing");
     assert_eq!(dialsm(&engine, &["stats", "/db", "--property", "no.such"], b""), Err(1));
     assert_eq!(dialsm(&engine, &["put", "/db", "k", "v", "--set", "block_bytes=1"], b""), Err(2));
     let options = Options { router: Some(HashRouter::object()), ..Options::default() };

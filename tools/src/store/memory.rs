@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dialsm_core::{Error, ErrorKind, Options, Result};
 use dialsm_io::{Fs, OsFs};
 
-use super::{Cursor, Op, OpenMode, Opener, Range, Store, Verified};
+use super::{Cursor, Op, OpenMode, Opener, Range, StatsForm, Store, Verified};
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -34,7 +34,7 @@ pub(crate) struct Memory(pub(crate) Rc<State>);
 
 impl Opener for Memory {
     fn open(&self, path: &Path, options: Options, mode: OpenMode) -> Result<Box<dyn Store>> {
-        if mode == OpenMode::Existing && !self.0.exists.get() {
+        if mode != OpenMode::CreateIfMissing && !self.0.exists.get() {
             return Err(Error::new(ErrorKind::NotFound, "no database").at_path(path));
         }
         self.0.exists.set(true);
@@ -100,8 +100,13 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn stats(&self, json: bool) -> Result<String> {
-        Ok(if json { "{\"writes\":1}" } else { "writes 1" }.into())
+    fn stats(&self, form: StatsForm) -> Result<String> {
+        let text = match form {
+            StatsForm::Text => "writes 1",
+            StatsForm::Json => "{\"writes\":1}",
+            StatsForm::Prometheus => "dialsm_writes_total 1\n",
+        };
+        Ok(text.into())
     }
 
     fn property(&self, name: &str) -> Result<Option<String>> {

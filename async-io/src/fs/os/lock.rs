@@ -35,6 +35,12 @@ enum Held {
 
 static REGISTRY: Mutex<BTreeMap<LockId, Held>> = Mutex::new(BTreeMap::new());
 
+/// Whether another process held locks when it forked this one.
+pub(crate) fn are_inherited() -> bool {
+    let pid = std::process::id();
+    REGISTRY.lock().keys().any(|id| id.pid != pid)
+}
+
 /// A held lock.
 pub(super) struct OsLock {
     id: LockId,

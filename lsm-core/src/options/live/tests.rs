@@ -200,7 +200,7 @@ const CHECKS: &[(&str, Check)] = &[
         assert_eq!(groups_of_six_waiting(c), 3);
     }),
     ("background_jobs_max", |c| {
-        let workers = || c.engine().scheduler.workers();
+        let workers = || c.engine().scheduler.jobs().workers;
         assert_eq!(workers(), 2);
         for (wanted, text) in [(5, "5"), (2, "2"), (4, "4"), (3, "3"), (6, "6")] {
             c.set("background_jobs_max", text);
@@ -619,7 +619,7 @@ fn a_file_that_can_not_be_written_leaves_all_as_it_was() {
             failed += 1;
             assert_eq!((db.options().to_text(), options_file(fs.as_ref())), before, "{op:?}");
             let scheduler = &db.handle.engine.scheduler;
-            while scheduler.workers() > 2 {
+            while scheduler.jobs().workers > 2 {
                 std::thread::yield_now();
             }
         }
