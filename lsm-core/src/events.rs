@@ -19,6 +19,7 @@
 //! `lsm-core/tests/events.rs` tries to break them.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +27,7 @@ use dialsm_io::env::Nanos;
 use dialsm_io::{Env, JobHandle};
 use parking_lot::Mutex;
 
+use crate::background::panicked;
 use crate::engine::Engine;
 use crate::metrics::StallCause;
 use crate::options::Options;
@@ -652,6 +654,22 @@ impl Events {
 /// What was removed, or not.
 pub(crate) fn table_deleted(engine: &Engine, (_, number): TablePlace, result: Result<()>) {
     engine.events.emit(|| TableDeleted { number: number.0, error: result.err() }.into());
+}
+
+/// Starts delivering and does what is left to do of an opening. If that fails, or panics, delivering ends: its
+/// threads hold the engine, and with it the lock.
+///
+/// # Errors
+/// Those of `work`, and of the system for threads.
+pub(crate) fn during_open(engine: &Arc<Engine>, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let fail = |error: Error| engine.events.stop(OpenFailed { error }.into());
+    match catch_unwind(AssertUnwindSafe(|| Events::start(engine).and_then(|()| work()))) {
+        Ok(result) => result.inspect_err(|error| fail(error.clone())),
+        Err(payload) => {
+            fail(panicked());
+            resume_unwind(payload)
+        }
+    }
 }
 
 /// The database is open.

@@ -80,8 +80,7 @@ pub(crate) fn open(
     let renewal = std::mem::take(&mut dirs.renewal);
     let voids = found.take_voids();
     let engine = build(env, dir, options, keyspaces, found, dirs.locked_with(lock), false)?;
-    let recover = || {
-        Events::start(&engine)?;
+    events::during_open(&engine, || {
         recovery::replay(&engine)?;
         unlogged::recover(&engine, voids)?;
         renewal.write(engine.env.as_ref())?;
@@ -89,17 +88,12 @@ pub(crate) fn open(
         engine.versions.settle(&engine)?;
         save_options(&engine)?;
         remove_orphans(&engine)
-    };
-    if let Err(error) = recover() {
-        // Threads that tell of events hold the engine, and with it the lock.
-        engine.events.stop(OpenFailed { error: error.clone() }.into());
-        return Err(error);
-    }
+    })?;
     for tree in &engine.keyspaces.alive().trees {
         tree.refresh_stall(tree.lock());
     }
     if let Err(error) = Scheduler::start(&engine).and_then(|()| unlogged::begin(&engine)) {
-        // The workers that did start hold it, too.
+        // The workers that did start hold the engine, and with it the lock.
         engine.events.push(|| OpenFailed { error: error.clone() }.into());
         let _ = stop(&engine);
         return Err(error);

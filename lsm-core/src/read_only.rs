@@ -24,7 +24,6 @@ use dialsm_io::Env;
 use dialsm_io::fs::LockMode;
 
 use crate::engine::Engine;
-use crate::events::{Events, OpenFailed};
 use crate::filename::FileName;
 use crate::options::{KeyspaceOptions, Options};
 use crate::{Error, ErrorKind, Result, events, open, recovery, unlogged};
@@ -54,15 +53,10 @@ pub(crate) fn open(
     let (mut found, dirs) = open::read_state(env.as_ref(), dir, &options, true)?;
     let voids = found.take_voids();
     let engine = open::build(env, dir, options, keyspaces, found, dirs.locked_with(lock), true)?;
-    let recover = || {
-        Events::start(&engine)?;
+    events::during_open(&engine, || {
         recovery::replay(&engine)?;
         unlogged::recover(&engine, voids)
-    };
-    if let Err(error) = recover() {
-        engine.events.stop(OpenFailed { error: error.clone() }.into());
-        return Err(error);
-    }
+    })?;
     events::opened(&engine, since);
     Ok(engine)
 }

@@ -1,5 +1,6 @@
 //! What listeners may do: use the database, panic, take their time, close it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 
@@ -198,6 +199,10 @@ fn an_opening_that_fails_is_told_and_ends_its_threads() {
         bench.faults.add(Rule::nth(OpKind::Create, 1, Fault::Errno(5)).on("MANIFEST"));
         crate::common::open(&bench.env, &ear.options(&tiny())).map(drop).expect_err("no manifest");
         assert_eq!(ear.names().last(), Some(&"open_failed"));
+        bench.faults.add(Rule::nth(OpKind::Create, 1, Fault::Panic).on("MANIFEST"));
+        let panics = || crate::common::open(&bench.env, &ear.options(&tiny())).map(drop);
+        catch_unwind(AssertUnwindSafe(panics)).expect_err("it panics");
+        assert_eq!(ear.count("open_failed"), 2);
         bench.open(&tiny()).close().expect("the lock is free");
     });
     assert!(bench.env.live_threads().is_empty());
