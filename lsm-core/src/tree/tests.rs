@@ -46,9 +46,16 @@ fn h06_a_view_and_its_sequence_belong_together() {
                 }
             });
             let mut context = ReadContext::default();
-            let found =
-                get::get(engine, &engine.space, &view, b"k", seqno, &ReadOptions::default(), &mut context)
-                    .expect("get");
+            let found = get::get(
+                engine,
+                &engine.space,
+                &view,
+                b"k",
+                seqno,
+                &ReadOptions::default(),
+                Some(&mut context),
+            )
+            .expect("get");
             let expected = if seqno == 1 { b"1" } else { b"2" };
             assert_eq!(found.as_deref(), Some(expected.as_slice()), "at sequence {seqno}");
             assert_eq!(looks.load(Ordering::Relaxed), 2, "it looked again, once");
@@ -126,7 +133,7 @@ fn h06_a_view_of_all_shards_and_its_sequence_belong_together() {
             });
             let mut context = ReadContext::default();
             let options = ReadOptions::default();
-            let found = get::get(engine, &engine.space, &view, b"a1", seqno, &options, &mut context);
+            let found = get::get(engine, &engine.space, &view, b"a1", seqno, &options, Some(&mut context));
             let expected = if seqno == before { &b"older"[..] } else { b"redirected" };
             assert_eq!(found.expect("get").as_deref(), Some(expected), "at sequence {seqno}");
             assert!(looks.load(Ordering::Relaxed) >= 2, "it looked again");
