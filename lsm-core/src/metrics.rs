@@ -54,7 +54,7 @@ pub const LEVELS: usize = 7;
 pub(crate) const SHARDS: usize = 16;
 
 /// One in so many look-ups and writes is timed.
-pub const SAMPLE_EVERY: u64 = 64;
+pub const SAMPLE_EVERY: u64 = 256;
 
 /// See the module header.
 const ENABLED: bool = !cfg!(dialsm_no_metrics);
@@ -211,7 +211,8 @@ counters! {
 
     /// Point look-ups answered by a table of this level.
     GetHits = get_hits,
-    /// Tables of this level that point look-ups asked without an end, those included that their filter spared a look.
+    /// Tables of this level that point look-ups asked and that did not answer them, those included that their filter
+    /// spared a look.
     GetPasses = get_passes,
     /// Compactions into this level.
     Compactions = compactions,
@@ -426,20 +427,23 @@ impl Mine<'_> {
         if reads.block_cache_hits > 0 {
             self.add(Counter::BlockCacheHits, reads.block_cache_hits);
         }
-        if reads.blocks_read > 0 {
-            self.add(Counter::BlockCacheMisses, reads.blocks_read);
-            self.add(Counter::BatchedReads, reads.blocks_batched);
-            self.add(Counter::BlockReadBytes, reads.bytes_read);
-        }
         if reads.filter_checked > 0 {
             self.add(Counter::FilterChecked, reads.filter_checked);
             if reads.filter_useful > 0 {
                 self.add(Counter::FilterUseful, reads.filter_useful);
             }
-            if reads.filter_false_positives > 0 {
-                self.add(Counter::FilterFalsePositives, reads.filter_false_positives);
-            }
         }
+        if (reads.blocks_read | reads.filter_false_positives) > 0 {
+            self.add_rare_reads(reads);
+        }
+    }
+
+    #[cold]
+    fn add_rare_reads(self, reads: &ReadStats) {
+        self.add(Counter::BlockCacheMisses, reads.blocks_read);
+        self.add(Counter::BatchedReads, reads.blocks_batched);
+        self.add(Counter::BlockReadBytes, reads.bytes_read);
+        self.add(Counter::FilterFalsePositives, reads.filter_false_positives);
     }
 }
 

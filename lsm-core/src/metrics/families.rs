@@ -299,8 +299,8 @@ impl MetricsSnapshot {
     pub(super) fn histograms(&self) -> [(&'static str, &HistogramSnapshot, &'static str); 9] {
         [
             ("group_ops", &self.group_ops, "Operations of a commit group."),
-            ("get_ns", &self.get_ns, "Seconds of a point look-up; one in 64 is timed."),
-            ("write_ns", &self.write_ns, "Seconds of a write, stalls included; one in 64 is timed."),
+            ("get_ns", &self.get_ns, "Seconds of a point look-up; one in 256 is timed."),
+            ("write_ns", &self.write_ns, "Seconds of a write, stalls included; one in 256 is timed."),
             ("log_sync_ns", &self.log_sync_ns, "Seconds of a sync of the log."),
             ("table_sync_ns", &self.table_sync_ns, "Seconds of a sync of a table."),
             ("manifest_sync_ns", &self.manifest_sync_ns, "Seconds of a sync of a manifest."),

@@ -366,7 +366,7 @@ fn document() -> String {
          - *cause* of a stall: `memtable` (it is full, or all together are), `l0` (too many runs there), `pending` (compaction\n\
          owes too much). A *wait* is one write's; a *stall* is an interval in which some write of a keyspace waited. Causes may\n\
          overlap; those for any cause do not.\n\
-         - One look-up and one write in 64 is timed, chosen by their count in the thread's share of the counters. Everything\n\
+         - One look-up and one write in 256 is timed, chosen by their count in the thread's share of the counters. Everything\n\
          else is timed and counted each. A histogram's buckets are exact; quantiles of the struct, the text and the JSON are at\n\
          most 1/32 above the true ones.\n\
          - Numbers that a change happens between are not of one moment, but those of one tree's levels are.\n\n\
