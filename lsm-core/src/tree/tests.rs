@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use dialsm_io::SimEnv;
 
 use crate::options::{Options, ReadOptions, WriteOptions};
-use crate::read::get::{self, ReadContext};
+use crate::read::get;
 use crate::routing::{Router, RouterObject, ShardState};
 use crate::types::SeqNo;
 use crate::{Db, merge_operator};
@@ -45,17 +45,8 @@ fn h06_a_view_and_its_sequence_belong_together() {
                     visible()
                 }
             });
-            let mut context = ReadContext::default();
-            let found = get::get(
-                engine,
-                &engine.space,
-                &view,
-                b"k",
-                seqno,
-                &ReadOptions::default(),
-                Some(&mut context),
-            )
-            .expect("get");
+            let found = get::get(engine, &engine.space, &view, b"k", seqno, &ReadOptions::default(), None)
+                .expect("get");
             let expected = if seqno == 1 { b"1" } else { b"2" };
             assert_eq!(found.as_deref(), Some(expected.as_slice()), "at sequence {seqno}");
             assert_eq!(looks.load(Ordering::Relaxed), 2, "it looked again, once");
@@ -131,9 +122,8 @@ fn h06_a_view_of_all_shards_and_its_sequence_belong_together() {
                     visible()
                 }
             });
-            let mut context = ReadContext::default();
             let options = ReadOptions::default();
-            let found = get::get(engine, &engine.space, &view, b"a1", seqno, &options, Some(&mut context));
+            let found = get::get(engine, &engine.space, &view, b"a1", seqno, &options, None);
             let expected = if seqno == before { &b"older"[..] } else { b"redirected" };
             assert_eq!(found.expect("get").as_deref(), Some(expected), "at sequence {seqno}");
             assert!(looks.load(Ordering::Relaxed) >= 2, "it looked again");
