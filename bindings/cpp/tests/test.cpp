@@ -1,6 +1,7 @@
 // What dialsm.hpp adds to dialsm.h: ownership, views, both ways to fail. Usage: test DIRECTORY
 #include "dialsm.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <locale>
