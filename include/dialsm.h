@@ -24,9 +24,9 @@
  *  7 Results     are put where pointers say. On failure a handle or pointer there is NULL, a number 0. Pointers into
  *                an object (dialsm_iter_key) are valid until it changes or is freed.
  *  8 Memory      that is given out by itself (dialsm_get) is freed by dialsm_free().
- *  9 Threads.    A database, keyspace, snapshot, comparator, merge operator, prefix extractor, cancel object and list of
- *                names may be used by all threads at once. All else by one at a time. A handle is freed when nobody
- *                uses it.
+ *  9 Threads.    A database, keyspace, snapshot, comparator, merge operator, prefix extractor, event listener, cancel
+ *                object and list of names may be used by all threads at once. All else by one at a time. A handle is
+ *                freed when nobody uses it.
  * 10 Atomicity.  A call that fails has changed nothing, unless it says otherwise.
  * 11 Callbacks   return: no exception and no longjmp() may leave them. Their answers are checked; a wrong one becomes
  *                DIALSM_CALLBACK.
@@ -208,6 +208,39 @@ typedef uint32_t dialsm_stall_state_t;
 #endif // __cplusplus
 
 /**
+ * How much an event matters, by the numbers of dialsm_info_log_level_t.
+ */
+enum dialsm_severity_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * Writes have stopped for good, or a job has failed.
+     */
+    DIALSM_SEVERITY_ERROR = 1,
+    /**
+     * Something is out of order, and goes on.
+     */
+    DIALSM_SEVERITY_WARN = 2,
+    /**
+     * What happens all the time.
+     */
+    DIALSM_SEVERITY_INFO = 3,
+    /**
+     * Single files.
+     */
+    DIALSM_SEVERITY_DEBUG = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum dialsm_severity_t dialsm_severity_t;
+#else
+typedef uint32_t dialsm_severity_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * What an operation of a batch does.
  */
 enum dialsm_op_t
@@ -374,6 +407,11 @@ typedef struct dialsm_db_t dialsm_db_t;
 typedef struct dialsm_entries_t dialsm_entries_t;
 
 /**
+ * A listener that options can be given. Usable from all threads at once.
+ */
+typedef struct dialsm_event_listener_t dialsm_event_listener_t;
+
+/**
  * How memtables are flushed.
  */
 typedef struct dialsm_flush_options_t dialsm_flush_options_t;
@@ -508,6 +546,52 @@ typedef int (*dialsm_extract_fn)(void *state,
                                  size_t key_len,
                                  size_t *prefix_start,
                                  size_t *prefix_len);
+
+/**
+ * Something that has happened. It and its texts are valid within the call that it is given to only; the texts are
+ * UTF-8 and have a zero byte behind them. Later versions may add names and fields.
+ */
+typedef struct {
+    /**
+     * sizeof of the structure in the library. A program that may run with an older library looks here before it
+     * reads a member that was added later.
+     */
+    size_t size;
+    /**
+     * How much it matters: a dialsm_severity_t.
+     */
+    uint32_t severity;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+    /**
+     * When it happened: microseconds since 1970, of a clock that may be set.
+     */
+    uint64_t wall_us;
+    /**
+     * Its name, as in the LOG: "flush_begin".
+     */
+    const char *name;
+    /**
+     * Its length in bytes.
+     */
+    size_t name_len;
+    /**
+     * Its fields, as in the LOG: "field=value", a space between two, on one line: "job=7 keyspace=default shard=0".
+     * Text with spaces and the like is in quotes, with a backslash before quotes and backslashes. "" where it has none.
+     */
+    const char *fields;
+    /**
+     * Their length in bytes.
+     */
+    size_t fields_len;
+} dialsm_event_t;
+
+/**
+ * Hears of an event.
+ */
+typedef void (*dialsm_event_fn)(void *state, const dialsm_event_t *event);
 
 /**
  * Is shown an operation: what it does (dialsm_op_t), the id of its keyspace, its key, its value or the end of its
@@ -1465,6 +1549,52 @@ dialsm_prefix_extractor_t *dialsm_prefix_extractor_create_delimiter(uint8_t deli
  * Frees the handle. NULL is nothing.
  */
 void dialsm_prefix_extractor_free(dialsm_prefix_extractor_t *prefix_extractor);
+
+/*
+ * EVENT LISTENERS IN C
+ *
+ * A database tells its listeners what it does in the background: flushes, compactions, stalls, errors and the like, the
+ * same as in its LOG. Each beginning is followed by its end, at closing and after errors, too.
+ *
+ * The function is called on a thread of the database that does nothing else, one listener after the other in the order
+ * in which they were added, one event after the other in the order in which they came about. A listener of several
+ * open databases may be called by all of their threads at once. No lock is held meanwhile and nobody waits, so it may
+ * use the database like any other thread: read, write, even while the event is that of a stall, and close it. But:
+ * - Events wait in a queue while a listener is busy. Of 4096 that wait, later ones are left out, and a beginning
+ * together with its end; an event "events_dropped" then says how many.
+ * - dialsm_close(), and freeing the last handle of a database, deliver what waits and so wait for the listeners: one
+ * must not wait for a thread that does this. When it returns, no listener runs, nor will; only if a listener closes the
+ * database itself, what still waits is given up when its call returns.
+ * - It must return: neither longjmp() nor an exception may leave it.
+ * - In a child of fork() nothing is delivered: there is no such thread.
+ *
+ * `state` belongs to the listener from the call of dialsm_event_listener_create() on, whether that succeeds or not; NULL
+ * is as good as any. `destroy` (NULL: nothing) is called once with it, on any thread, when nothing uses the listener any
+ * more: when its handle and all options with it are freed, and all databases opened with them are closed; where the
+ * creation fails, within that call. A database that is open at a fork keeps it in the child.
+ */
+
+/**
+ * A listener, for dialsm_options_add_event_listener().
+ */
+dialsm_code_t dialsm_event_listener_create(void *state,
+                                           dialsm_event_fn on_event,
+                                           dialsm_destroy_fn destroy,
+                                           dialsm_event_listener_t **event_listener,
+                                           dialsm_status_t *status);
+
+/**
+ * Frees the handle. NULL is nothing.
+ */
+void dialsm_event_listener_free(dialsm_event_listener_t *event_listener);
+
+/**
+ * Adds a listener behind those that the options of a database have; one that is added twice is called twice. The
+ * options keep it: the caller may free its handle. DIALSM_INVALID_ARGUMENT for options of a keyspace.
+ */
+dialsm_code_t dialsm_options_add_event_listener(dialsm_options_t *options,
+                                                const dialsm_event_listener_t *event_listener,
+                                                dialsm_status_t *status);
 
 /*
  * OPTIONS OF SINGLE CALLS

@@ -477,6 +477,17 @@ private:
     detail::Handle<dialsm_prefix_extractor_t, dialsm_prefix_extractor_free> handle_;
 };
 
+/* Something that has happened; its texts are valid within the call that it is given to only. dialsm.h says what they
+ * hold. */
+struct Event {
+    std::string_view name;
+    dialsm_severity_t severity;
+    /* Microseconds since 1970. */
+    std::uint64_t wall_us;
+    /* "field=value field=value". */
+    std::string_view fields;
+};
+
 /* Setters of the options below return the object, so that they can be chained. */
 class Options {
 public:
@@ -585,11 +596,35 @@ public:
             prefix_extractor);
         return *this;
     }
+    /* Who hears of flushes, compactions and so on, behind those that were added before: called on a thread of the
+     * database. dialsm.h says what it may do. An exception ends the program. */
+    Options &add_event_listener(std::function<void(const Event &)> function, Outcome outcome = {})
+    {
+        using Function = std::function<void(const Event &)>;
+        auto state = std::make_unique<Function>(std::move(function));
+        outcome.run([&](dialsm_status_t *s) {
+            dialsm_event_listener_t *made = nullptr;
+            dialsm_event_listener_create(state.release(), &hear, &forget, &made, s);
+            detail::Handle<dialsm_event_listener_t, dialsm_event_listener_free> listener(made);
+            if (made != nullptr)
+                dialsm_options_add_event_listener(get(), made, s);
+        });
+        return *this;
+    }
     bool is_usable() const noexcept { return get() != nullptr; }
     dialsm_options_t *get() noexcept { return handle_.get(); }
     const dialsm_options_t *get() const noexcept { return handle_.get(); }
 
 private:
+    static void hear(void *state, const dialsm_event_t *event) noexcept
+    {
+        (*static_cast<std::function<void(const Event &)> *>(state))(
+            {{event->name, event->name_len},
+             static_cast<dialsm_severity_t>(event->severity),
+             event->wall_us,
+             {event->fields, event->fields_len}});
+    }
+    static void forget(void *state) noexcept { delete static_cast<std::function<void(const Event &)> *>(state); }
     detail::Handle<dialsm_options_t, dialsm_options_free> handle_;
 };
 

@@ -14,6 +14,7 @@ pub mod batch;
 pub mod callback;
 pub mod calls;
 pub mod database;
+pub mod event;
 pub mod figures;
 pub mod iterator;
 pub mod keyspace;

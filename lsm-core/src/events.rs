@@ -173,6 +173,15 @@ macro_rules! events {
                 }
             }
 
+            /// Its fields as they stand in the LOG, in the order of the struct: `field=value` for each that has a value,
+            /// a space between two. Text that would not be told from what follows is in quotes, with `\` before `"`
+            /// and `\`, and control characters as in Rust: it is one line.
+            pub fn fields(&self) -> String {
+                let mut out = String::new();
+                self.write_fields(&mut out);
+                out.split_off(out.len().min(1))
+            }
+
             /// Appends ` field=value` for each of its fields that has a value.
             pub(crate) fn write_fields(&self, out: &mut String) {
                 match self {

@@ -1,6 +1,7 @@
 // What dialsm.hpp adds to dialsm.h: ownership, views, both ways to fail. Usage: test DIRECTORY
 #include "dialsm.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <locale>
@@ -241,6 +242,7 @@ static void test_moved(const std::string &path)
     fails(bad, [&](auto out) { other_options.comparator(order, out); });
     dialsm::PrefixExtractor colon = dialsm::PrefixExtractor::delimiter(':'), other_colon = std::move(colon);
     fails(bad, [&](auto out) { other_options.prefix_extractor(colon, out); });
+    fails(bad, [&](auto out) { options.add_event_listener([](auto &) {}, out); });
     dialsm::Cancel cancel, other_cancel = std::move(cancel);
     fails(bad, [&](auto out) { other_compact.cancel(cancel, out); });
     dialsm::Iterator iterator = db.iterate(), other_iterator = std::move(iterator);
@@ -408,6 +410,28 @@ static void test_built_in(const std::string &path)
     fails(DIALSM_TOO_LARGE, [&](auto out) { dialsm::ReadOptions().from(std::string(70000, 'k'), out); });
 }
 
+static void test_events(const std::string &path)
+{
+    auto names = std::make_shared<std::vector<std::string>>();
+    dialsm::Options options;
+    options.set("shards", 1).add_event_listener([names](const dialsm::Event &event) {
+        CHECK(event.wall_us != 0);
+        if (event.name == "flush_end")
+            CHECK(event.severity == DIALSM_SEVERITY_INFO && event.fields.find("keyspace=default") != event.fields.npos);
+        names->emplace_back(event.name);
+    });
+    dialsm::Db db = dialsm::Db::open(path + ".events", options);
+    options = dialsm::Options();
+    db.put("k", "v");
+    db.flush();
+    db.close();
+    CHECK(names.use_count() == 1 && names->back() == "closed");
+    const auto begin = std::find(names->begin(), names->end(), "flush_begin");
+    CHECK(std::find(begin, names->end(), "flush_end") != names->end());
+    dialsm::Options for_keyspace = dialsm::Options::for_keyspace();
+    fails(DIALSM_INVALID_ARGUMENT, [&](auto out) { for_keyspace.add_event_listener([](auto &) {}, out); });
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2)
@@ -420,6 +444,7 @@ int main(int argc, char **argv)
     test_scans(path);
     test_upkeep(path);
     test_built_in(path);
+    test_events(path);
     last.db = dialsm::Db::open(path + ".last");
     last.db->close();
     std::cout << "all of it passed\n";

@@ -6,12 +6,13 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 
 /// Files with exported functions, in the header's order.
-const EXPORTED: [&str; 14] = [
+const EXPORTED: [&str; 15] = [
     "version",
     "status",
     "options",
     "options_typed",
     "callback",
+    "event",
     "calls",
     "database",
     "keyspace",
@@ -25,8 +26,10 @@ const EXPORTED: [&str; 14] = [
 const LAST: &str = "figures";
 
 /// Files with the types that they speak of.
-const TYPES: [&str; 10] =
-    ["code", "status", "options", "callback", "database", "batch", "pinned", "iterator", "entries", "names"];
+const TYPES: [&str; 11] = [
+    "code", "status", "options", "callback", "event", "database", "batch", "pinned", "iterator", "entries",
+    "names",
+];
 
 pub(crate) fn make(root: &Path) -> Result<String> {
     let config = cbindgen::Config::from_file(root.join("capi/cbindgen.toml"))

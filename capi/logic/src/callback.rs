@@ -65,8 +65,8 @@ pub type Extract = unsafe extern "C" fn(
 ) -> c_int;
 
 /// The user's state, and how it ends.
-struct State {
-    state: *mut c_void,
+pub(crate) struct State {
+    pub(crate) state: *mut c_void,
     destroy: Option<Destroy>,
 }
 
@@ -86,7 +86,7 @@ impl Drop for State {
 }
 
 /// A user's state that is freed even where the object cannot be made.
-pub struct UserState(State);
+pub struct UserState(pub(crate) State);
 
 impl UserState {
     /// Takes over `state`.

@@ -17,13 +17,14 @@
 //! - Lengths are checked before memory is read or reserved for them. What can't be checked (a length that is
 //!   too large for what the pointer points at, a handle that was freed) is the caller's to keep right.
 //!
-//! Unsafe code is in [`raw`], in [`callback`], where C functions are called, in [`memory`] and in `figures`.
+//! Unsafe code is in [`raw`], in [`callback`] and [`event`], where C functions are called, in [`memory`] and in `figures`.
 
 mod batch;
 pub mod callback;
 mod code;
 mod database;
 mod entries;
+pub mod event;
 mod figures;
 pub mod guard;
 mod iterator;
@@ -39,6 +40,7 @@ pub use callback::{ComparatorHandle, MergeOperatorHandle, MergeResult, PrefixExt
 pub use code::Code;
 pub use database::{Database, KeyspaceHandle, SnapshotHandle};
 pub use entries::Entries;
+pub use event::{EventListenerHandle, EventSeverity, EventView};
 pub use figures::{ClueReport, SizedFigures, StallCount, StallFigures, StallState, VerifyFigures, give};
 pub use iterator::{Iter, ScanHandle};
 pub use names::Names;

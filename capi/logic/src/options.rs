@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use dialsm::key::Comparator;
 use dialsm::options::{OptionScope, describe};
 use dialsm::{
-    CompactRangeOptions, Error, FlushOptions, KeyspaceOptions, MergeOperator, Options, PrefixExtractor,
-    ReadOptions, Result, ScanOptions, WriteOptions,
+    CompactRangeOptions, Error, EventListener, FlushOptions, KeyspaceOptions, MergeOperator, Options,
+    PrefixExtractor, ReadOptions, Result, ScanOptions, WriteOptions,
 };
 use dialsm_io::env::Fork;
 use dialsm_io::{Env, OsEnv};
@@ -209,6 +209,18 @@ impl OptionSet {
     /// Sets the prefix extractor.
     pub fn set_prefix_extractor(&mut self, extractor: Option<&PrefixExtractor>) {
         self.options.prefix_extractor = extractor.cloned();
+    }
+
+    /// Adds a listener behind those that are there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options of a keyspace.
+    pub fn add_event_listener(&mut self, listener: &Arc<dyn EventListener>) -> Result<()> {
+        if self.is_keyspace {
+            return Err(Error::invalid("an event listener in options of a keyspace"));
+        }
+        self.options.listeners.push(listener.clone());
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-/* Comparators, merge operators and prefix extractors in C, good and bad ones. */
+/* Comparators, merge operators, prefix extractors and event listeners in C, good and bad ones. */
 #include "check.h"
 
 /* States count how often they were destroyed. */
@@ -363,8 +363,103 @@ static void test_prefixes(void)
     close_and_free(db);
 }
 
+/* What a listener heard: only its thread writes here, and the test reads when the database is closed. */
+typedef struct {
+    int destroyed, begun[2], ended[2], out_of_order, closed;
+    uint64_t wall_us;
+    dialsm_db_t *db;
+} heard_t;
+
+static void destroy_heard(void *state)
+{
+    ((heard_t *)state)->destroyed++;
+}
+
+static void hear(void *state, const dialsm_event_t *event)
+{
+    heard_t *heard = state;
+    CHECK(event->size == sizeof *event && event->reserved == 0);
+    CHECK(event->severity >= DIALSM_SEVERITY_ERROR && event->severity <= DIALSM_SEVERITY_DEBUG);
+    CHECK(strlen(event->name) == event->name_len && strlen(event->fields) == event->fields_len);
+    CHECK(event->wall_us != 0 && event->fields[0] != ' ');
+    heard->wall_us = event->wall_us;
+    static const char *const begins[] = {"flush_begin", "compaction_begin"};
+    static const char *const ends[] = {"flush_end", "compaction_end"};
+    for (int i = 0; i < 2; i++) {
+        bool is_begin = strcmp(event->name, begins[i]) == 0, is_end = strcmp(event->name, ends[i]) == 0;
+        heard->begun[i] += is_begin;
+        heard->ended[i] += is_end;
+        heard->out_of_order += heard->ended[i] > heard->begun[i];
+        if (is_begin || is_end) {
+            CHECK(event->severity == DIALSM_SEVERITY_INFO);
+            CHECK(strncmp(event->fields, "job=", 4) == 0);
+            CHECK(strstr(event->fields, " keyspace=default shard=0 ") != NULL);
+        }
+    }
+    heard->closed += strcmp(event->name, "closed") == 0;
+}
+
+/* Closes the database that it hears of. */
+static void close_it(void *state, const dialsm_event_t *event)
+{
+    heard_t *heard = state;
+    if (strcmp(event->name, "flush_end") == 0)
+        heard->closed += dialsm_close(heard->db, NULL) == DIALSM_OK;
+}
+
+static void test_events(void)
+{
+    heard_t heard = {0};
+    dialsm_event_listener_t *listener;
+    OK(dialsm_event_listener_create(&heard, hear, destroy_heard, &listener, status));
+    dialsm_options_t *options = dialsm_options_create(), *own = dialsm_options_create_for_keyspace();
+    OK(dialsm_options_set_shards(options, 1, status));
+    OK(dialsm_options_add_event_listener(options, listener, status));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_options_add_event_listener(own, listener, status));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_options_add_event_listener(options, NULL, status));
+    dialsm_options_free(own);
+    dialsm_event_listener_free(listener);
+    dialsm_db_t *db = open_new("events", options);
+    dialsm_options_free(options);
+    for (int i = 0; i < 2; i++) {
+        put(db, "k", "v");
+        OK(dialsm_flush(db, NULL, NULL, status));
+    }
+    OK(dialsm_compact_range(db, NULL, NULL, NULL, 0, NULL, 0, status));
+    OK(dialsm_close(db, status));
+    CHECK(heard.begun[0] >= 2 && heard.begun[1] >= 1 && heard.closed == 1 && heard.out_of_order == 0);
+    CHECK(heard.begun[0] == heard.ended[0] && heard.begun[1] == heard.ended[1]);
+    CHECK(heard.destroyed == 1);
+    dialsm_db_free(db);
+    CHECK(heard.destroyed == 1);
+
+    /* Where none can be made, and where nothing is opened with it, the state is freed all the same. */
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_event_listener_create(&heard, NULL, destroy_heard, &listener, status));
+    CHECK(heard.destroyed == 2 && listener == NULL);
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_event_listener_create(&heard, hear, destroy_heard, NULL, status));
+    CHECK(heard.destroyed == 3);
+    OK(dialsm_event_listener_create(&heard, hear, destroy_heard, &listener, status));
+    dialsm_event_listener_free(listener);
+    CHECK(heard.destroyed == 4);
+
+    heard = (heard_t){0};
+    OK(dialsm_event_listener_create(&heard, close_it, NULL, &listener, status));
+    options = dialsm_options_create();
+    OK(dialsm_options_add_event_listener(options, listener, status));
+    dialsm_event_listener_free(listener);
+    heard.db = db = open_new("closed by a listener", options);
+    dialsm_options_free(options);
+    put(db, "k", "v");
+    dialsm_code_t code = dialsm_flush(db, NULL, NULL, status);
+    CHECK(code == DIALSM_OK || code == DIALSM_CLOSED || code == DIALSM_CANCELLED);
+    code = dialsm_close(db, status);
+    CHECK(code == DIALSM_OK || code == DIALSM_CLOSED);
+    dialsm_db_free(db);
+}
+
 void test_callbacks(void)
 {
+    test_events();
     test_names();
     test_comparators();
     test_merges();

@@ -103,6 +103,8 @@ static void test_null(dialsm_db_t *db)
     FAILS(DIALSM_INVALID_ARGUMENT, dialsm_merge_operator_create_append(NULL, 1, &merge, s));
     dialsm_prefix_extractor_t *prefix;
     FAILS(DIALSM_INVALID_ARGUMENT, dialsm_prefix_extractor_create("x", 1, NULL, NULL, NULL, &prefix, s));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_event_listener_create(NULL, NULL, NULL, NULL, s));
+    FAILS(DIALSM_INVALID_ARGUMENT, dialsm_options_add_event_listener(NULL, NULL, s));
     BAD(dialsm_write_options_set_sync(NULL, true));
     BAD(dialsm_write_options_set_disable_log(NULL, true));
     BAD(dialsm_write_options_set_no_slowdown(NULL, true));
@@ -139,6 +141,7 @@ static void test_null(dialsm_db_t *db)
     dialsm_comparator_free(NULL);
     dialsm_merge_operator_free(NULL);
     dialsm_prefix_extractor_free(NULL);
+    dialsm_event_listener_free(NULL);
     dialsm_db_free(NULL);
     dialsm_keyspace_free(NULL);
     dialsm_names_free(NULL);
