@@ -10,11 +10,11 @@
 //!
 //! Invariants:
 //! - Putting an event into a queue waits for nobody and wakes nobody, so it may be done under any lock;
-//!   [`Events::ring`], which wakes, may not. Where nobody listens there is no queue, and either is one look.
+//!   `Events::ring`, which wakes, may not. Where nobody listens there is no queue, and either is one look.
 //! - The queues are bounded: what does not fit is counted and left out, the engine never waits. Room
-//!   for an end is kept when its beginning is taken, so a listener gets both or neither ([`Taken`]).
+//!   for an end is kept when its beginning is taken, so a listener gets both or neither (`Taken`).
 //! - Events of one tree are put in under its lock or by the job that may change it, and so come in order.
-//! - [`Events::stop`] is called when nobody else emits any more, and nothing is delivered after it.
+//! - `Events::stop` is called when nobody else emits any more, and nothing is delivered after it.
 //!
 //! `lsm-core/tests/events.rs` tries to break them.
 

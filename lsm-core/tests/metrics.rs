@@ -495,7 +495,11 @@ fn shards_and_trees_add_up_to_the_whole() {
         |of: fn(&dialsm_core::metrics::LevelCounters) -> u64| metrics.levels.iter().map(of).sum::<u64>();
     assert_eq!(of_shards(|s| s.compactions), of_levels(|l| l.compactions));
     assert_eq!(of_shards(|s| s.compaction_write_bytes), of_levels(|l| l.compaction_write_bytes));
-    assert!(metrics.write_amplification() > Some(1.0) && metrics.read_amplification().is_some());
+    // How much of it is rewritten depends on when the flushes come; keys that are written twice may go before.
+    let tables = metrics.counters.flush_bytes + of_shards(|s| s.compaction_write_bytes);
+    let written = metrics.write_amplification().expect("writes") * metrics.counters.write_bytes as f64;
+    assert!((written - tables as f64).abs() < 1.0, "{written} {tables}");
+    assert!(metrics.read_amplification().is_some());
     let parts = (0..7).filter_map(|level| metrics.level_write_amplification(level)).sum::<f64>();
     assert!((parts - metrics.write_amplification().expect("writes")).abs() < 1e-9);
 }
