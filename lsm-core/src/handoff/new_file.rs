@@ -206,10 +206,12 @@ impl NewFile {
         next
     }
 
+    /// None if somebody has it, or there is nowhere to go: an outcome can be read at any time, so nobody
+    /// takes it away even for a moment.
     fn take_stage(&self) -> Option<Stage> {
         let mut stage = self.stage.lock();
         match *stage {
-            Stage::Busy => None,
+            Stage::Busy | Stage::Durable | Stage::Broken(_) | Stage::Failed(_) => None,
             _ => Some(std::mem::replace(&mut *stage, Stage::Busy)),
         }
     }
@@ -258,7 +260,10 @@ impl NewFile {
     /// # Errors
     /// Those of the file system; the file can't be trusted then, nor synced again.
     pub(crate) fn sync_here(&self, engine: &Engine) -> Result<()> {
-        let mut next = self.take_stage().expect("a table that is not listed has one owner");
+        let Some(mut next) = self.take_stage() else {
+            assert!(self.is_over(), "a table that is not listed has one owner");
+            return self.outcome();
+        };
         if let Stage::Writing(landing, permit) = next {
             next = match landing.wait() {
                 Ok(file) => Stage::Written(file, permit),
@@ -273,12 +278,14 @@ impl NewFile {
             next = file.sync_data().map_or_else(Stage::Failed, |()| Stage::Durable);
             engine.metrics.table_sync_ns.record(engine.env.now() - started);
         }
-        let result = match &next {
-            Stage::Broken(error) | Stage::Failed(error) => Err(error.clone()),
-            _ => Ok(()),
-        };
         self.put_stage(next);
-        result
+        self.outcome()
+    }
+
+    /// # Errors
+    /// That of its writes or its sync, if they failed.
+    fn outcome(&self) -> Result<()> {
+        self.write_failure().or_else(|| self.sync_failure()).map_or(Ok(()), Err)
     }
 
     /// Waits for its writes. Not for a thread that has merging to do.
@@ -310,6 +317,42 @@ fn landed(mut landing: Landing, mut permit: Option<Permit>) -> Stage {
         Some(Err(error)) => {
             permit.iter_mut().for_each(Permit::spoil);
             Stage::Broken(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dialsm_io::ErrorKind;
+
+    fn over(stage: Stage) -> NewFile {
+        NewFile {
+            number: FileNumber(7),
+            dir_id: 0,
+            bytes: 1,
+            attempt: 0,
+            is_urgent: false,
+            reached: AtomicU8::new(stage.reached()),
+            stage: Mutex::new(stage),
+            maker: Mutex::new(None),
+            is_given_up: AtomicBool::new(false),
+            is_listed: AtomicBool::new(false),
+        }
+    }
+
+    /// Who takes a table further must not hide its failure from who asks meanwhile: a job that does not
+    /// see it installs a table that is not there.
+    #[test]
+    fn an_outcome_is_there_for_all_at_any_time() {
+        let error = || Error::new(ErrorKind::NoSpace, "full");
+        for stage in [Stage::Broken(error()), Stage::Failed(error()), Stage::Durable] {
+            let file = over(stage);
+            let (written, synced) = (file.write_failure(), file.sync_failure());
+            assert!(file.take_stage().is_none());
+            assert_eq!(file.write_failure().is_some(), written.is_some());
+            assert_eq!(file.sync_failure().is_some(), synced.is_some());
+            assert_eq!(file.outcome().is_err(), !file.is_durable());
         }
     }
 }
