@@ -91,8 +91,8 @@ fn run_one(
     let job = ChildJob::new(config.clone(), engine, round, dir.clone(), rates.clone());
     let result = job.run(title);
     // A failed run leaves its database to be looked at only if that was asked for.
-    if !config.keep_db && !config.use_existing_db && dir.exists() {
-        std::fs::remove_dir_all(&dir).with_context(|| format!("{}", dir.display()))?;
+    if !config.keep_db && !config.use_existing_db {
+        config.engine.remove_db(&dir)?;
     }
     result
 }

@@ -5,9 +5,9 @@
 use crate::generate::keys_are_distinct;
 use crate::workload::{Needs, Workload};
 use crate::ycsb::Distribution;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is tuned in an engine. All byte and thread figures are the database's totals, whatever it is cut into.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,6 +18,10 @@ pub(crate) struct EngineOptions {
     pub(crate) disable_wal: bool,
     /// Shards of an engine that has some; 0 is its own choice.
     pub(crate) shards: u32,
+    /// Where the tables of shards lie, if not in the database's directory; each database makes one of its own in
+    /// each.
+    #[serde(default)]
+    pub(crate) shard_dirs: Vec<PathBuf>,
     pub(crate) write_buffer_size: u64,
     pub(crate) max_write_buffer_number: u32,
     pub(crate) min_write_buffer_number_to_merge: u32,
@@ -179,6 +183,7 @@ impl Default for EngineOptions {
             own_defaults: false,
             disable_wal: false,
             shards: 0,
+            shard_dirs: Vec::new(),
             write_buffer_size: 64 << 20,
             max_write_buffer_number: 2,
             min_write_buffer_number_to_merge: 1,
@@ -203,6 +208,24 @@ impl Default for EngineOptions {
     }
 }
 
+impl EngineOptions {
+    /// The directories for tables of the database in `dir`.
+    pub(crate) fn shard_dirs_of(&self, dir: &Path) -> Vec<PathBuf> {
+        let name = dir.file_name().unwrap_or_default();
+        self.shard_dirs.iter().map(|parent| parent.join(name)).collect()
+    }
+
+    /// Removes the database in `dir`, if it is there.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn remove_db(&self, dir: &Path) -> Result<()> {
+        let all = self.shard_dirs_of(dir).into_iter().chain([dir.to_owned()]);
+        all.filter(|dir| dir.exists())
+            .try_for_each(|dir| std::fs::remove_dir_all(&dir).with_context(|| format!("{}", dir.display())))
+    }
+}
+
 impl Config {
     /// The workloads to run, in order.
     ///
@@ -222,10 +245,12 @@ impl Config {
     }
 
     /// Whether what a round filled is kept for the next. Not under a memory limit: there the child has
-    /// to have written the database itself.
+    /// to have written the database itself. Nor with tables in several places: they are known as that
+    /// database's only.
     pub(crate) fn keeps_fills(&self) -> bool {
         let runs = self.rounds + self.warmup + u32::from(self.runs_aa());
-        runs > 1 && self.memory_limit.is_none() && !self.use_existing_db
+        let is_in_one_place = self.engine.shard_dirs.is_empty();
+        runs > 1 && self.memory_limit.is_none() && !self.use_existing_db && is_in_one_place
     }
 
     /// Operations a thread of a reading workload does; `u64::MAX` is no limit but the duration's.

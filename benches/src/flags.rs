@@ -108,6 +108,12 @@ impl FlagValue for Vec<String> {
     }
 }
 
+impl FlagValue for Vec<PathBuf> {
+    fn read(text: &str) -> Option<Vec<PathBuf>> {
+        Vec::<String>::read(text).map(|parts| parts.into_iter().map(PathBuf::from).collect())
+    }
+}
+
 impl FlagValue for Compression {
     fn read(text: &str) -> Option<Compression> {
         match text.to_ascii_lowercase().as_str() {
@@ -243,6 +249,7 @@ const FLAGS: &[Flag] = &[
     flag!(bool engine.own_defaults, "each engine's own defaults instead of db_bench's"),
     flag!(bool engine.disable_wal, "write no log"),
     flag!(engine.shards, "dialsm: shards of a new database; 0 is its own choice"),
+    flag!(engine.shard_dirs, "dialsm: directories its shards' tables lie in by turns, separated by commas"),
     flag!(engine.write_buffer_size, "bytes of a memtable"),
     flag!(engine.max_write_buffer_number, "memtables"),
     flag!(engine.min_write_buffer_number_to_merge, "memtables merged in one flush"),

@@ -124,7 +124,7 @@ impl Session<'_> {
 
     fn open_fresh(&mut self) -> Result<()> {
         self.close()?;
-        remove_if_there(self.dir)?;
+        self.config.engine.remove_db(self.dir)?;
         std::fs::create_dir_all(self.dir)?;
         self.live = LiveKeys::new(self.config.num);
         self.open()

@@ -50,6 +50,9 @@ pub(super) fn open(
     // of them is redirected.
     let disables_log = run.disable_wal && options.log;
     let text = text(kind, &options);
+    if kind == Kind::Shards {
+        options.shard_dirs = run.shard_dirs_of(dir);
+    }
     let looks = (kind == Kind::Shards).then(|| ShardLooks::install(&mut options));
     let db = match kind {
         Kind::Tree => Db::open(OsEnv::new(), dir, options)?,

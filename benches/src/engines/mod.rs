@@ -283,6 +283,24 @@ mod tests {
     }
 
     #[test]
+    fn tables_of_shards_lie_where_they_are_told_to() {
+        let dir = TempDir::new().unwrap();
+        let shard_dirs = vec![dir.path().join("a"), dir.path().join("b")];
+        let options = EngineOptions { shards: 2, shard_dirs, ..small() };
+        let path = dir.path().join("db");
+        let engine = open("dialsm", &path, &options).unwrap();
+        (0..100u8).for_each(|i| engine.put(&[i; 8], b"value", WriteOpts::default()).unwrap());
+        engine.flush().unwrap();
+        engine.close().unwrap();
+        for part in options.shard_dirs_of(&path) {
+            let tables = std::fs::read_dir(&part).unwrap().map(|entry| entry.unwrap().path());
+            assert_eq!(tables.filter(|path| path.extension() == Some("sst".as_ref())).count(), 1, "{part:?}");
+        }
+        options.remove_db(&path).unwrap();
+        assert!(!path.exists() && options.shard_dirs_of(&path).iter().all(|part| !part.exists()));
+    }
+
+    #[test]
     fn redirected_writes_are_counted_until_they_are_rolled_back() {
         redirected_writes_are_counted(false);
     }
