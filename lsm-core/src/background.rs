@@ -463,8 +463,6 @@ pub(crate) fn is_idle(engine: &Engine) -> bool {
         && state.running_compactions == 0
         && engine.handoff.is_idle()
         && !engine.versions.has_unsettled()
-        // Given back a moment after the step has left the ledger.
-        && engine.handoff.retained.bytes() == 0
         && engine.keyspaces.alive().trees.iter().all(is_calm)
         && !rollback::is_due(engine)
 }

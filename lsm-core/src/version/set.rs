@@ -69,7 +69,7 @@ pub(crate) struct Kept {
     /// Tables that leave; unlinkable once this is settled and no reader holds them.
     removed: Vec<Arc<TableFile>>,
     together: Option<Arc<FlushGroup>>,
-    _reserved: Option<Reserved>,
+    reserved: Option<Reserved>,
     /// When it was made live.
     since: Nanos,
 }
@@ -200,7 +200,7 @@ impl VersionSet {
         reserved.iter_mut().for_each(Reserved::set_live);
         let is_bound = together.is_some();
         let since = tree.events().now();
-        let kept = Kept { version, removed: leaving, together, _reserved: reserved, since };
+        let kept = Kept { version, removed: leaving, together, reserved, since };
         let step = Step::new(removed, added, floor, kept).bound(is_bound);
         let mut ledgers = self.ledgers.lock();
         let number = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
@@ -301,9 +301,13 @@ impl VersionSet {
         let mut state = tree.lock();
         let mut ledgers = self.ledgers.lock();
         let ledger = ledgers.get_mut(&tree.id).expect("only settling takes steps out, and a drop keeps out");
-        let settled = ledger.line.settle(&step);
-        // While nobody else sees the ledgers: a member is counted as long as its step is there.
-        settled.iter().filter_map(|step| step.payload.together.as_ref()).for_each(|group| group.leave());
+        let mut settled = ledger.line.settle(&step);
+        // While nobody else sees the ledgers: a member of a group, and bytes that are retained, are counted as
+        // long as their step is there, and no longer.
+        for step in &mut settled {
+            step.payload.together.iter().for_each(|group| group.leave());
+            step.payload.reserved = None;
+        }
         if ledger.line.is_empty() {
             ledgers.remove(&tree.id);
         }
