@@ -228,20 +228,42 @@ fn the_cpp_header_works() {
             ("examples/time_series.cpp", "-std=c++17"),
         ] {
             let program = dir.path().join("program");
-            let mut command = Command::new(compiler);
-            command
-                .args([standard, "-g"])
-                .args(STRICT)
-                .arg("-I")
-                .arg(root().join("include"))
-                .arg("-I")
-                .arg(&cpp);
-            command.arg(cpp.join(source)).arg(library("libdialsm_capi.a")).args(SYSTEM_LIBRARIES);
-            run(command.arg("-o").arg(&program));
+            compile_cpp(compiler, standard, &cpp.join(source), &program);
             let scratch = tempfile::tempdir().unwrap();
             let said = run(Command::new(&program).arg(scratch.path()));
             let last = if source.starts_with("tests") { "all of it passed" } else { "outside/0000003599: 9" };
             assert_eq!(said.lines().last(), Some(last), "{said}");
+        }
+    }
+}
+
+/// Compiles a C++ source against the static library.
+fn compile_cpp(compiler: &str, standard: &str, source: &Path, program: &Path) {
+    let mut command = Command::new(compiler);
+    command.args([standard, "-g"]).args(STRICT);
+    command.arg("-I").arg(root().join("include")).arg("-I").arg(root().join("bindings/cpp"));
+    command.arg(source).arg(library("libdialsm_capi.a")).args(SYSTEM_LIBRARIES);
+    run(command.arg("-o").arg(program));
+}
+
+/// What the README shows of C and C++ compiles as it stands there, and does what it says.
+#[test]
+fn the_programs_of_the_readme_run() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for (language, said) in [("c", "apple: red\n"), ("cpp", "apple: red\nbanana: yellow\n")] {
+        let text = readme.split(&format!("```{language}\n")).nth(1).expect("one of each language");
+        let source = dir.path().join(format!("readme.{language}"));
+        std::fs::write(&source, text.split("```").next().unwrap()).unwrap();
+        let candidates = if language == "c" { ["gcc", "clang"] } else { ["g++", "clang++"] };
+        for compiler in compilers(&candidates) {
+            let program = dir.path().join(compiler);
+            match language {
+                "c" => compile(compiler, std::slice::from_ref(&source), &program, &[]),
+                _ => compile_cpp(compiler, "-std=c++17", &source, &program),
+            }
+            let scratch = tempfile::tempdir().unwrap();
+            assert_eq!(run(Command::new(&program).arg(scratch.path())), said, "{compiler}");
         }
     }
 }

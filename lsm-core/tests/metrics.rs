@@ -1,6 +1,7 @@
 //! Metrics against what others know: the kernel, the directory, the writers' own clocks, each read's context.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the engine")]
+#![cfg_attr(feature = "invariants", allow(dead_code, unused_imports, reason = "two tests are left out then"))]
 
 mod common;
 
@@ -405,6 +406,13 @@ fn contexts_and_metrics_agree() {
                 let tables = after.levels[level].get_tables() - before.levels[level].get_tables();
                 assert_eq!(tables, u64::from(context.level_tables[level]));
             }
+        } else {
+            // Rollback follows clues as well, but is no look-up.
+            db.flush().expect("flush");
+            db.rollback().expect("rollback");
+            let rolled_back = db.metrics();
+            assert!(rolled_back.counters.clues_rolled_back > after.counters.clues_rolled_back);
+            assert_eq!(rolled_back.counters.clue_hops, after.counters.clue_hops);
         }
     }
 }

@@ -6,7 +6,6 @@
 
 use crate::engine::Engine;
 use crate::key::Kind;
-use crate::metrics::Counter;
 use crate::read::get::ReadContext;
 use crate::routing::decode_clue;
 use crate::space::{Space, SpaceView};
@@ -38,7 +37,6 @@ impl Trail<'_> {
         context: &mut ReadContext,
     ) -> Result<Option<(Kind, Slice)>> {
         context.clue_hops += 1;
-        self.engine.metrics.add(Counter::ClueHops, 1);
         let fallback = decode_clue(clue, self.space.shards())?;
         let kind = if clue_kind == Kind::ClueOperand { Kind::Merge } else { Kind::Put };
         match self.find_true(key, (seqno, clue_kind), fallback, context)? {

@@ -164,6 +164,8 @@ impl<'a> Ask<'a> {
             Some(kind) if kind.is_clue() => {
                 let Ask { engine, space, shards: view, spec, .. } = *self;
                 let trail = Trail { engine, space, view, spec };
+                // Here, and not there: rollback follows clues too, and is no look-up.
+                engine.metrics.add(Counter::ClueHops, 1);
                 let found = trail.follow(key, (entry.0, kind), &entry.2, context)?;
                 Ok(found.map(|(kind, value)| (entry.0, kind as u8, value)))
             }
