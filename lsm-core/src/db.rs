@@ -600,7 +600,7 @@ impl Db {
     pub fn close(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
-        let saved = manual::save_unlogged(engine);
+        let saved = manual::end_writes(engine);
         if !open::stop(engine) {
             return Err(Error::new(ErrorKind::Closed, "another thread has closed the database"));
         }

@@ -86,6 +86,9 @@ pub(crate) struct Engine {
     /// Numbers of compactions, for claiming their inputs.
     pub(crate) next_job: AtomicU64,
     pub(crate) closing: AtomicBool,
+    /// Set by whoever leads the commit queue, before `closing`: what bypassed the log is saved, and no other write
+    /// comes behind it.
+    pub(crate) writes_ended: AtomicBool,
     /// Closed, and nobody writes files any more.
     pub(crate) stopped: AtomicBool,
     /// Callers who wait for clues to be rolled back.
@@ -125,6 +128,16 @@ impl Engine {
             return Err(Error::new(ErrorKind::Closed, "the database is closed"));
         }
         Ok(())
+    }
+
+    /// Stops writes for good if `error` is that of a sync of the database's directory, whoever met it: nothing made
+    /// since is sure of its name, and another sync would say nothing of what this one lost (rule 17). One that
+    /// could not begin for want of a descriptor has lost nothing.
+    pub(crate) fn note_sync_of_dir(&self, error: &Error) {
+        let began = error.kind() == ErrorKind::NoSpace || !error.is_passing();
+        if began && error.path() == Some(&self.dir) {
+            self.error.latch_lasting("the sync of the directory", error);
+        }
     }
 
     /// As [`Engine::check_open`], and fails where nothing may be written.

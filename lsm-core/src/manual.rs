@@ -244,6 +244,37 @@ pub(crate) fn save_unlogged(engine: &Arc<Engine>) -> Result<()> {
     if trees.is_empty() { Ok(()) } else { flush(engine, &trees, &FlushOptions::default()) }
 }
 
+/// Flushes what bypassed the log, and lets no further write in: what was acknowledged before is durable then, or
+/// in the log.
+///
+/// # Errors
+/// Those of the flush. Writes have ended all the same.
+pub(crate) fn end_writes(engine: &Arc<Engine>) -> Result<()> {
+    // Beside writers, so that in the end they are kept for a little only.
+    let saved = save_unlogged(engine);
+    engine.commit.between_groups(engine, |_, last| {
+        let saved = saved.and_then(|()| save_unlogged_as_leader(engine, last));
+        engine.writes_ended.store(true, Ordering::Release);
+        saved
+    })
+}
+
+/// Flushes memtables that hold writes which are not in the log, until there are none. As the leader of the commit
+/// queue.
+fn save_unlogged_as_leader(engine: &Arc<Engine>, last_seqno: SeqNo) -> Result<()> {
+    loop {
+        let trees = unlogged(engine);
+        if trees.is_empty() {
+            return Ok(());
+        }
+        // A group that was logged before we led may have to be inserted yet; no other comes.
+        seal_as_leader(engine, &trees, false, last_seqno);
+        engine.schedule();
+        trees.iter().try_for_each(|tree| wait_until_flushed(engine, tree))?;
+        engine.env.sleep(100_000);
+    }
+}
+
 /// Makes the whole log durable.
 pub(crate) fn sync_log(engine: &Engine) -> Result<()> {
     engine.commit.between_groups(engine, |leader, _| leader.log.sync(engine))

@@ -455,6 +455,7 @@ pub(crate) fn build(
         next_file: AtomicU64::new(found.next_file.0),
         next_job: AtomicU64::new(1),
         closing: AtomicBool::new(false),
+        writes_ended: AtomicBool::new(false),
         stopped: AtomicBool::new(false),
         rollbacks_asked: AtomicUsize::new(0),
         rollback_up_to: AtomicU64::new(0),

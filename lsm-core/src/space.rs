@@ -25,7 +25,7 @@ use crate::options::KeyspaceOptions;
 use crate::options::live::LiveKeyspaceOptions;
 use crate::prefix::PrefixExtractor;
 use crate::routing::Placement;
-use crate::tree::{Tree, TreeStart, TreeView};
+use crate::tree::{Dropped, Tree, TreeStart, TreeView};
 use crate::types::{SeqNo, TreeId};
 use crate::version::Version;
 use crate::write::budget::WriteBudget;
@@ -210,8 +210,8 @@ impl Space {
         &self.views
     }
 
-    /// Empties the keyspace for good; the trees with the versions they had. Leader only: between two groups.
-    pub(crate) fn set_dropped(&self) -> Vec<(Arc<Tree>, Arc<Version>)> {
-        self.trees.iter().map(|tree| (tree.clone(), tree.set_dropped())).collect()
+    /// Empties the keyspace for good; what its trees had. Leader only: between two groups.
+    pub(crate) fn set_dropped(&self) -> Vec<Dropped> {
+        self.trees.iter().map(Tree::set_dropped).collect()
     }
 }

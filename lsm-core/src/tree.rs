@@ -88,6 +88,15 @@ impl Buffer {
     }
 }
 
+/// What a tree had when its keyspace was dropped.
+pub(crate) struct Dropped {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) version: Arc<Version>,
+    /// Flushes as one that it was to have a part in. They wait for it until the drop can settle with them: a power cut
+    /// in between brings the keyspace back.
+    pub(crate) groups: Vec<Arc<FlushGroup>>,
+}
+
 /// What a reader sees of a tree. Immutable; replaced as a whole.
 pub(crate) struct TreeView {
     pub(crate) active: Arc<Buffer>,
@@ -247,7 +256,7 @@ impl Tree {
     }
 
     /// Empties the tree for good and returns the version it had. Leader only: between two groups.
-    pub(crate) fn set_dropped(&self) -> Arc<Version> {
+    pub(crate) fn set_dropped(self: &Arc<Tree>) -> Dropped {
         let mut state = self.lock();
         state.dropped = true;
         state.memtable_blocked = false;
@@ -259,16 +268,15 @@ impl Tree {
             sealed: Vec::new(),
             version: empty,
         });
+        let mut groups = Vec::new();
         for buffer in std::iter::once(&last.active).chain(&last.sealed) {
             self.budget.release(&buffer.charge);
-            if let Some(group) = buffer.together.get() {
-                group.leave();
-            }
+            groups.extend(buffer.together.get().cloned());
         }
         // Those who wait at its door see that it is gone.
         self.refresh_stall(state);
         self.stall.wake_all();
-        last.version.clone()
+        Dropped { tree: self.clone(), version: last.version.clone(), groups }
     }
 
     /// The published view, to keep.
@@ -401,7 +409,9 @@ impl Tree {
             && bytes >= engine.options.load().clue_reserve_bytes
         {
             drop(view);
-            self.seal_reserve(engine, last_seqno);
+            if !self.seal_reserve(engine, last_seqno) {
+                self.block(self.lock());
+            }
         } else if bytes >= self.ration.load(Ordering::Acquire) {
             drop(view);
             self.block(self.lock());
@@ -455,13 +465,14 @@ impl Tree {
     }
 
     /// Seals a memtable whose reserve is full: the door stays shut, and clues and deletes go on into the
-    /// next one, which has the reserve alone. Leader only.
+    /// next one, which has the reserve alone. False if there is nothing to seal, or no more may be. Leader only.
     #[cold]
-    fn seal_reserve(&self, engine: &Engine, last_seqno: SeqNo) {
+    fn seal_reserve(&self, engine: &Engine, last_seqno: SeqNo) -> bool {
         let view = self.view_guard();
         let is_full = view.active.table.bytes_used() as u64
             >= self.allowance(&view, engine.options.load().clue_reserve_bytes);
-        if self.shards > 1 && is_full && self.may_seal_reserve(&view) {
+        let may_seal = self.shards > 1 && is_full && self.may_seal_reserve(&view);
+        if may_seal {
             drop(view);
             self.seal(engine, last_seqno);
             let mut state = self.lock();
@@ -469,6 +480,7 @@ impl Tree {
             self.refresh_stall(state);
             engine.schedule();
         }
+        may_seal
     }
 
     /// Shuts the door. The group at hand goes into the full memtable: it was admitted. The next
@@ -499,11 +511,13 @@ impl Tree {
         }
     }
 
-    /// Whether the active memtable may take more.
+    /// Whether the active memtable may take more, once the door is shut. One beyond those that may be open has a
+    /// reserve alone.
     fn has_room(&self, view: &TreeView) -> bool {
         let bytes = view.active.table.bytes_used() as u64;
-        bytes < self.options.write_buffer_bytes().min(self.ration.load(Ordering::Acquire))
-            || view.sealed.len() + 1 < self.options.load().write_buffers_max
+        let (sealed, most) = (view.sealed.len(), self.options.load().write_buffers_max);
+        let in_ration = bytes < self.options.write_buffer_bytes().min(self.ration.load(Ordering::Acquire));
+        sealed + 1 < most || (sealed < most && in_ration)
     }
 
     /// Seals the active memtable and opens a new one. Leader only: between two groups.

@@ -112,9 +112,8 @@ fn stop_if_directory_failed(engine: &Engine, file: &NewFile) {
 /// A table that is live, or was, could not be synced. False if that can't be answered yet.
 fn answer_failure(engine: &Arc<Engine>, file: &Arc<NewFile>, error: &Error) -> bool {
     let Some(maker) = file.take_maker() else { return false };
-    if file.attempt > 0 || engine.error.is_lasting() {
-        engine.error.latch_lasting("the sync of a table", error);
-        engine.wake_writers();
+    let is_last = file.attempt > 0;
+    if engine.error.is_lasting() {
         Handoff::note_failure(engine);
         return true;
     }
@@ -131,6 +130,7 @@ fn answer_failure(engine: &Arc<Engine>, file: &Arc<NewFile>, error: &Error) -> b
             return true;
         };
         let job = engine.next_job.fetch_add(1, Ordering::Relaxed);
+        // The claim of one that is not made again stays: writes have stopped for good then.
         let is_claimed = table.try_claim(Claim { job, output_level: level });
         (table, is_claimed)
     };
@@ -140,6 +140,11 @@ fn answer_failure(engine: &Arc<Engine>, file: &Arc<NewFile>, error: &Error) -> b
         return false;
     }
     Handoff::note_failure(engine);
+    if is_last {
+        engine.error.latch_lasting("the sync of a table", error);
+        engine.wake_writers();
+        return true;
+    }
     engine.handoff.ask_redo(Redo { table, maker });
     engine.schedule();
     true

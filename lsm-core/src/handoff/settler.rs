@@ -14,6 +14,8 @@ pub(super) fn run(engine: &Arc<Engine>) {
     let (handoff, scheduler) = (&engine.handoff, &engine.scheduler);
     loop {
         let seen = handoff.wake.epoch();
+        // Asked before: what the reaper did last is settled, too.
+        let is_over = handoff.state.lock().is_reaped;
         let mut progress = false;
         caught(engine, || progress = settle(engine));
         engine.events.ring();
@@ -24,13 +26,10 @@ pub(super) fn run(engine: &Arc<Engine>) {
             handoff.wake.notify();
             continue;
         }
-        let (is_over, retry_at) = {
-            let state = handoff.state.lock();
-            (state.is_reaped, state.retry_at)
-        };
         if is_over {
             return;
         }
+        let retry_at = handoff.state.lock().retry_at;
         handoff.wake.wait(seen, retry_at);
     }
 }

@@ -296,7 +296,7 @@ pub(crate) fn write(fs: &dyn Fs, dir: &Path, number: FileNumber, all: &All) -> R
 pub(crate) fn replace(engine: &Engine, all: &All) -> Result<()> {
     let fs = engine.env.fs();
     let number = engine.new_file_number();
-    write(fs.as_ref(), &engine.dir, number, all)?;
+    write(fs.as_ref(), &engine.dir, number, all).inspect_err(|error| engine.note_sync_of_dir(error))?;
     let there = numbers(fs.as_ref(), &engine.dir).unwrap_or_default();
     for old in there.into_iter().filter(|old| *old < number) {
         // One that stays is older, and goes the next time.

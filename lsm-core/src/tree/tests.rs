@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use dialsm_io::SimEnv;
+use dialsm_io::{CrashPolicy, Env, OpKind, SimEnv};
 
-use crate::options::{Options, ReadOptions, WriteOptions};
+use crate::batch::WriteBatch;
+use crate::options::{FlushOptions, Options, ReadOptions, WriteOptions};
 use crate::read::get;
 use crate::routing::{Router, RouterObject, ShardState};
 use crate::types::SeqNo;
@@ -129,4 +130,57 @@ fn h06_a_view_of_all_shards_and_its_sequence_belong_together() {
             assert!(looks.load(Ordering::Relaxed) >= 2, "it looked again");
         });
     }
+}
+
+/// Two trees are flushed as one; the first table is durable, and then the keyspace of the second is dropped. Until
+/// the drop is in the manifest a power cut brings the keyspace back, with all of the batch or nothing.
+#[test]
+fn h28_a_drop_does_not_tear_an_atomic_flush() {
+    let root = SimEnv::new(1);
+    root.run(|| {
+        let options =
+            Options { log: false, atomic_flush: true, automatic_compaction: false, ..Options::default() };
+        let dir = Path::new("/db");
+        let db = Db::open(root.clone(), dir, options.clone()).expect("open");
+        let x = db.create_keyspace("x", options.keyspace()).expect("create");
+        let mut batch = WriteBatch::new();
+        [0, x.id()].into_iter().for_each(|id| batch.put_in(id, b"k", b"v").expect("put"));
+        db.write(&WriteOptions::default(), batch).expect("write");
+        // The flush of the second one stands still.
+        let (event, is_open, tables) = (root.event(), Arc::new(AtomicBool::new(false)), AtomicU32::new(0));
+        let (gate, opened) = (event.clone(), is_open.clone());
+        root.sim_fs().add_call_hook(Arc::new(move |call| {
+            let is_table = call.op == Some(OpKind::Create) && call.path.extension() == Some("sst".as_ref());
+            if is_table && tables.fetch_add(1, Ordering::SeqCst) > 0 {
+                loop {
+                    let seen = gate.epoch();
+                    if opened.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    gate.wait(seen, None);
+                }
+            }
+        }));
+        db.flush_all(&FlushOptions { wait: false, ..FlushOptions::default() }).expect("seal");
+        root.sleep(1_000_000_000);
+        let engine = &db.handle.engine;
+        let durable = || engine.space.trees[0].view().version.l0().len();
+        assert_eq!(durable(), 1, "the first is live");
+        let last = engine.commit.between_groups(engine, |_, _| x.0.set_dropped());
+        engine.versions.settle(engine).expect("settle");
+        let image = root.sim_fs().crash_image(CrashPolicy::DropUnsynced);
+        let cut = root.on_fs(image.clone(), image);
+        let after = Db::open(cut, dir, options.clone()).expect("open");
+        let there = [None, after.keyspace("x")].map(|keyspace| match keyspace {
+            None => after.get(&ReadOptions::default(), b"k").expect("get").is_some(),
+            Some(x) => after.get_in(&ReadOptions::default(), &x, b"k").expect("get").is_some(),
+        });
+        assert!(after.keyspace("x").is_some(), "its drop was not written");
+        assert_eq!(there[0], there[1], "half of the batch");
+        engine.versions.drop_keyspace(engine, last).expect("drop");
+        is_open.store(true, Ordering::SeqCst);
+        event.notify();
+        db.wait_until_idle().expect("idle");
+        assert_eq!(db.get(&ReadOptions::default(), b"k").expect("get").as_deref(), Some(b"v".as_slice()));
+    });
 }

@@ -54,7 +54,7 @@ use crate::handoff::ledger::{LedgerFile, Line, Move, Step};
 use crate::invariants::check_settling;
 use crate::metrics::Counter;
 use crate::space::Space;
-use crate::tree::{Tree, TreeState};
+use crate::tree::{Dropped, Tree, TreeState};
 use crate::types::{FileNumber, SeqNo, TreeId};
 use crate::wal::log::{self, Floors};
 
@@ -250,15 +250,16 @@ impl VersionSet {
     ///
     /// # Errors
     /// Those of the file system; the drop is written with the next change then.
-    pub(crate) fn drop_keyspace(&self, engine: &Engine, trees: Vec<(Arc<Tree>, Arc<Version>)>) -> Result<()> {
+    pub(crate) fn drop_keyspace(&self, engine: &Engine, trees: Vec<Dropped>) -> Result<()> {
         let _only_one = self.settling.enter();
-        let doomed: Vec<Doomed> = trees.into_iter().map(|(tree, last)| self.doom(tree, &last)).collect();
+        let doomed: Vec<Doomed> = trees.into_iter().map(|dropped| self.doom(dropped)).collect();
         self.doomed.lock().extend(doomed);
         self.settle_with(engine, None)
     }
 
     /// Throws away what waits to be settled of a tree, and gathers its tables.
-    fn doom(&self, tree: Arc<Tree>, last: &Version) -> Doomed {
+    fn doom(&self, Dropped { tree, version: last, groups }: Dropped) -> Doomed {
+        groups.iter().for_each(|group| group.leave());
         let mut tables: Vec<Arc<TableFile>> = last.all_tables().map(|(_, table)| table.clone()).collect();
         tables.extend(tree.lock().durable.all_tables().map(|(_, table)| table.clone()));
         let steps = self.ledgers.lock().remove(&tree.id).map_or(Vec::new(), |mut own| own.line.discard());
@@ -293,6 +294,12 @@ impl VersionSet {
         self.durable.lock().extend(created);
         self.bury(engine, &change.dropped);
         engine.log.retire_before(replay_start);
+        if !nothing {
+            // Retained bytes are free, files may go. Whoever settled it: the settler may find nothing left.
+            engine.scheduler.wake.notify();
+            engine.scheduler.ended.notify();
+            engine.handoff.wake.notify();
+        }
         Ok(())
     }
 
@@ -396,7 +403,7 @@ impl VersionSet {
             check_settling(engine, &moved.version)?;
         }
         let replay_start = engine.log.first_needed(&self.floors_after(change));
-        let log_named = engine.log.sync_names()?;
+        let log_named = engine.log.sync_names().inspect_err(|error| engine.note_sync_of_dir(error))?;
         let last_seqno = Some(engine.commit.visible().load(Ordering::Acquire));
         let mut edits: Vec<TreeEdit> = change.moves.iter().map(TreeMove::edit).collect();
         let created = change.created.iter().map(|space| space.trees[0].as_ref());
@@ -453,7 +460,8 @@ impl VersionSet {
         let old = FileName::Manifest(manifest.number).path(&engine.dir);
         let trees = self.durable.lock().clone();
         let snapshot = self.durable_snapshot(engine, &trees);
-        let writer = start_manifest(engine.env.fs().as_ref(), &engine.dir, engine.db_id, number, &snapshot)?;
+        let writer = start_manifest(engine.env.fs().as_ref(), &engine.dir, engine.db_id, number, &snapshot)
+            .inspect_err(|error| engine.note_sync_of_dir(error))?;
         let begun = [(Counter::Manifests, 1), (Counter::ManifestBytes, writer.written_bytes())];
         engine.metrics.add_all(&begun);
         *manifest = Manifest { number, start_bytes: writer.size(), writer: Some(writer) };

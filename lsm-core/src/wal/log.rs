@@ -186,12 +186,12 @@ impl Log {
         if let Some(error) = &self.segments.lock().sync_failure {
             return Err(error.clone());
         }
-        let result = self.sync_chain();
-        if let Err(error) = &result {
-            let text = format!("an earlier sync of the log failed: {}", error.message());
-            self.segments.lock().sync_failure = Some(Error::new(ErrorKind::Poisoned, text));
-        }
-        result
+        self.sync_chain().inspect_err(|error| self.note_failed_sync(error))
+    }
+
+    fn note_failed_sync(&self, error: &Error) {
+        let text = format!("an earlier sync of the log failed: {}", error.message());
+        self.segments.lock().sync_failure = Some(Error::new(ErrorKind::Poisoned, text));
     }
 
     /// Whether all that was logged up to `seqno` is durable already.
@@ -238,17 +238,25 @@ impl Log {
     /// Makes the segments' names durable, whatever of their bytes is; returns the newest of them.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// As [`Log::sync`], which fails after a failure here, too: the names are not to be trusted.
     pub(crate) fn sync_names(&self) -> Result<Option<FileNumber>> {
         let (newest, names) = {
             let segments = self.segments.lock();
+            if let Some(error) = &segments.sync_failure {
+                return Err(error.clone());
+            }
             let newest = segments.chain.back().map(|s| s.number);
             if segments.names_synced >= segments.names_made {
                 return Ok(newest);
             }
             (newest, segments.names_made)
         };
-        self.fs.sync_dir(&self.dir)?;
+        self.fs.sync_dir(&self.dir).inspect_err(|error| {
+            // Without a descriptor it has not begun.
+            if error.kind() == ErrorKind::NoSpace || !error.is_passing() {
+                self.note_failed_sync(error);
+            }
+        })?;
         let mut segments = self.segments.lock();
         segments.names_synced = segments.names_synced.max(names);
         Ok(newest)

@@ -413,6 +413,9 @@ fn try_log_group(
 ) -> Result<(SeqNo, Buffers)> {
     engine.error.check()?;
     engine.check_writable()?;
+    if engine.writes_ended.load(Ordering::Acquire) {
+        return Err(Error::new(ErrorKind::Closed, "the database is being closed"));
+    }
     switch_for_bounds(engine, leader.next_seqno - 1);
     let first_seqno = leader.next_seqno;
     let mut next = first_seqno;

@@ -208,16 +208,17 @@ fn stalls_begin_change_and_end_with_their_causes() {
             level0_stop_trigger: 4,
             level0_patience: false,
             write_buffers_max: 2,
-            deferred_sync: false,
+            // Compactions wait for their turn, flushes do not.
+            background_bytes_per_second: 1000,
+            write_buffers_total_bytes: 64 << 20,
             ..tiny()
         };
         let db = bench.open(&ear.options(&level0));
-        // The compaction opens tables, and is slow.
-        bench.faults.add(Rule::nth(OpKind::Open, 1, Fault::Delay(SECOND)).on(".sst"));
         while property(&db, "dialsm.is-write-stopped") == 0 {
             flushes(&db, 1);
         }
         db.put(&unsynced(), b"run", b"it waits").expect("put");
+        db.set_options(&[("background_bytes_per_second", "0")]).expect("set");
         db.wait_until_idle().expect("idle");
         // The flush is slow, and both memtables fill up.
         bench.faults.add(Rule::nth(OpKind::Write, 1, Fault::Delay(SECOND)).on(".sst"));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dialsm_core::{CompactRangeOptions, Db, ErrorKind, Options, WriteOptions};
+use dialsm_core::{CompactRangeOptions, Db, ErrorKind, KeyspaceOptions, Options, WriteOptions};
 use dialsm_io::fs::{Access, Fs};
 use dialsm_io::{CrashPolicy, Fault, OpKind, Rule};
 
@@ -247,5 +247,61 @@ fn a_panic_over_a_table_hangs_nobody() {
         assert!(contents(&db) == model);
         ends(bench, "closing", move || drop(db));
         assert!(contents(&bench.open(&options)) == model);
+    });
+}
+
+/// The sync of the directory fails at whoever comes first after a new log segment, and would succeed the next time:
+/// that says nothing of the names that were lost.
+#[test]
+fn h23_a_failed_sync_of_the_directory_is_not_made_up_for_by_the_next() {
+    for code in [EIO, ENOSPC] {
+        for by_caller in [false, true] {
+            Bench::run(|bench| {
+                let db = bench.open(&by_hand());
+                put(&db, b"k", b"v");
+                db.wait_until_idle().expect("idle");
+                bench.faults.add(Rule::nth(OpKind::SyncDir, 1, Fault::Errno(code)));
+                let segments = bench.names(".log").len();
+                for i in 0..100u8 {
+                    if bench.names(".log").len() > segments {
+                        break;
+                    }
+                    put(&db, &[i], &[1; 3000]);
+                }
+                if by_caller {
+                    db.create_keyspace("x", KeyspaceOptions::default())
+                        .expect_err("nothing is sure of its name");
+                }
+                bench.sleep(SECOND);
+                assert_eq!(bench.faults.injected(), 1);
+                let refused = db.put(&synced(), b"later", b"").expect_err("it may be lost");
+                assert_eq!(refused.kind(), ErrorKind::Poisoned);
+                assert_eq!(db.sync().expect_err("so may all before").kind(), ErrorKind::Poisoned);
+            });
+        }
+    }
+}
+
+/// A table that was made again is consumed by a compaction, and then its sync fails, too: nobody needs it.
+#[test]
+fn h23_a_second_failure_of_what_nobody_needs_stops_nothing() {
+    Bench::run(|bench| {
+        let mut rounds = Rounds::new(bench, options(), 500);
+        let rule = Rule::nth(OpKind::Sync, 3, Fault::ErrnoAfter(EIO)).on(".sst");
+        bench.faults.add(Rule { times: 2, ..rule });
+        let (_, first) = rounds.round();
+        rounds.holds.let_go(&first);
+        let again = rounds.next();
+        let (_, second) = rounds.round();
+        rounds.holds.let_go(&again);
+        bench.sleep(SECOND);
+        assert_eq!(bench.faults.injected(), 2);
+        rounds.db.put(&synced(), &[9], b"new").expect("writes go on");
+        rounds.model.insert(vec![9], b"new".to_vec());
+        rounds.check("nobody needs it");
+        rounds.holds.let_go(&second);
+        bench.sleep(SECOND);
+        assert_eq!(rounds.tables(), [second]);
+        rounds.check("settled");
     });
 }

@@ -181,6 +181,39 @@ fn h32_deletes_wait_when_the_reserve_is_spent() {
     });
 }
 
+/// A reserve that is full is sealed with its memtable, and another is opened for clues and deletes. That one is
+/// empty, but not there for values: the door stays shut.
+#[test]
+fn h32_a_sealed_reserve_opens_no_door() {
+    Bench::run(|bench| {
+        let (_, options) = shards(2);
+        let options = Options {
+            clue_reserve_bytes: 8 << 10,
+            write_buffers_max: 2,
+            write_buffers_total_bytes: 4 << 20,
+            ..options
+        };
+        let db = bench.open(&options);
+        let door = bench.door_on(OpKind::Create, ".sst");
+        fill(&db, b'a');
+        let sealed = number(&db, "dialsm.num-immutable-memtables");
+        let mut deletes = 0u32;
+        while number(&db, "dialsm.num-immutable-memtables") == sealed {
+            db.delete(&no_slowdown(), &[b"a-", &deletes.to_be_bytes()[..]].concat()).expect("delete");
+            deletes += 1;
+        }
+        assert!(deletes > 20, "{deletes}");
+        for _ in 0..20 {
+            assert_eq!(number(&db, "dialsm.is-write-stopped"), 1);
+            let refused = db.put(&no_slowdown(), b"a-x", &[b'x'; 3000]).expect_err("no room for values");
+            assert_eq!(refused.kind(), ErrorKind::WouldStall);
+        }
+        door.open();
+        db.put(&WriteOptions::default(), b"a-x", b"x").expect("put");
+        assert!(contents(&db).contains_key(b"a-x".as_slice()));
+    });
+}
+
 /// Clues with long keys have a limit in bytes, and the reserve of a stalled shard one, too.
 #[test]
 fn h32_clues_with_long_keys_are_bounded_in_bytes() {

@@ -2,11 +2,12 @@
 //! clue go apart, and floors say what each half is worth.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use dialsm_core::{Db, Options};
-use dialsm_io::{CrashPolicy, OpKind};
+use dialsm_core::{Db, ErrorKind, Options, WriteOptions};
+use dialsm_io::{CrashPolicy, Env, OpKind};
 
-use crate::bench::{Bench, CUTS, contents, get, is, number, put};
+use crate::bench::{Bench, CUTS, by_hand, contents, get, is, number, put};
 use crate::detour::{Detour, compact, delete, fill_until_flushed, flush_alone, follow, shards};
 
 fn unlogged(n: usize) -> (Arc<Detour>, Options) {
@@ -266,4 +267,45 @@ fn h28_a_reserve_is_sealed_with_all_others() {
             assert!(one_moment.contains(&values), "{values} values, of {told} steps");
         }
     });
+}
+
+/// Closing saves what bypassed the log, and while it does so others write. What they were told is done is saved,
+/// too; from some point on they are told that it is not.
+#[test]
+fn h42_what_is_written_while_closing_saves_is_saved_or_refused() {
+    for log in [false, true] {
+        Bench::run(|bench| {
+            let options = Options { log, ..by_hand() };
+            let unlogged = WriteOptions { disable_log: log, ..WriteOptions::default() };
+            let db = bench.open(&options);
+            db.put(&unlogged, b"early", b"1").expect("put");
+            let door = bench.door_on(OpKind::Create, ".sst");
+            let closer = db.clone();
+            let closing = bench.spawn(move || closer.close().expect("close"));
+            door.wait_for_one();
+            db.put(&unlogged, b"late", b"2").expect("it is open as yet");
+            let (writer, taken) = (db.clone(), Arc::new(AtomicU32::new(0)));
+            let (options_of_writes, count) = (unlogged.clone(), taken.clone());
+            let env = bench.env.clone();
+            let writing = bench.spawn(move || {
+                let refused = loop {
+                    let next = count.load(Ordering::SeqCst);
+                    match writer.put(&options_of_writes, &next.to_be_bytes(), b"3") {
+                        Ok(()) => count.store(next + 1, Ordering::SeqCst),
+                        Err(error) => break error,
+                    }
+                    env.sleep(1000);
+                };
+                assert_eq!(refused.kind(), ErrorKind::Closed);
+            });
+            bench.sleep(1_000_000);
+            door.open();
+            closing.join();
+            writing.join();
+            drop(db);
+            let found = contents(&bench.open(&options));
+            assert!(taken.load(Ordering::SeqCst) > 100);
+            assert_eq!(found.len() as u32, 2 + taken.load(Ordering::SeqCst), "log {log}");
+        });
+    }
 }
