@@ -7,10 +7,14 @@
 //!                   what comes due while a stall holds it up, so that λ is the offered rate
 //! ```
 //! No log, and writes are not slowed down before they stop, as in the paper's measurements. What a setting changes is
-//! what the model knows of it, and nothing is fitted: memtables change M and S_SST; sub-compactions μ_0, by Amdahl's
-//! law; compactions beside one another leave each other the workers that they do not need; shards have the stages
-//! between them. With redirects, what is predicted is that all shards stall, and what is measured are gaps in
-//! which no write completes; without, the mean over the shards.
+//! what is known of it beforehand, and nothing is fitted:
+//! - memtables change M and S_SST, and μ_0: a compaction out of level 0 takes half of the runs that would stop writers
+//!   (`level0_patience`), D bytes, and with them the base level, B bytes, so that μ_0 goes as D/(D + B);
+//! - sub-compactions change μ_0, by Amdahl's law, and compactions beside one another leave each other the workers that they
+//!   do not need: as far as there are processors, one of which the writers and the flush have;
+//! - shards have the stages between them. Without redirects a thread that one shard holds up brings nothing to the
+//!   others, so that they stall as one. With them, what is predicted is that all stall, for the cause that they have in
+//!   common where they share a worker, and what is measured are gaps in which no write completes.
 
 use crate::config::Config;
 use crate::result::{Report, Run};
@@ -109,15 +113,39 @@ fn observed(run: &Run) -> Result<Observation> {
     Ok(seen)
 }
 
+/// The run whose rates predict the others.
+struct Calibration {
+    seen: Observation,
+    config: Config,
+    processors: u32,
+}
+
+impl Calibration {
+    fn of(report: &Report) -> Result<Calibration> {
+        let config = serde_json::from_value(report.flags.clone()).context("the run's flags")?;
+        let processors = report.environment.as_ref().map_or(u32::MAX, |machine| machine.processors as u32);
+        Ok(Calibration { seen: observed(run_of(report)?)?, config, processors })
+    }
+}
+
+/// The part of a compaction out of level 0 that is level 0's.
+fn out_of_level0(config: &Config) -> f64 {
+    let engine = &config.engine;
+    let taken = f64::from(engine.level0_stop_writes_trigger) / 2.0 * engine.write_buffer_size as f64;
+    taken / (taken + engine.max_bytes_for_level_base as f64)
+}
+
 /// What the model says of a run under `config` on `trees` trees, at the rates of the calibration.
-fn predicted(calibrated: &Observation, config: &Config, trees: u32, offered: f64) -> Result<Prediction> {
-    let rates = calibrated.rates()?;
-    let jobs = config.engine.max_background_jobs;
+fn predicted(calibration: &Calibration, config: &Config, trees: u32, offered: f64) -> Result<Prediction> {
+    let rates = calibration.seen.rates()?;
+    let others = calibration.processors.saturating_sub(1).max(1);
+    let workers = config.engine.max_background_jobs.saturating_sub(1).clamp(1, others);
     // A part for each worker that may help, the one that waits for flushes included.
-    let parts = config.engine.subcompactions.clamp(1, jobs.max(1));
+    let parts = config.engine.subcompactions.clamp(1, config.engine.max_background_jobs.clamp(1, others));
+    let whole = subcompacted(rates.l0, parts, PARALLEL_SHARE)?;
     let rates = Rates {
         arrival: MegabytesPerSecond(offered * config.entry_bytes() as f64 / 1e6),
-        l0: subcompacted(rates.l0, parts, PARALLEL_SHARE)?,
+        l0: MegabytesPerSecond(whole.0 * out_of_level0(config) / out_of_level0(&calibration.config)),
         ..rates
     };
     let options = Options {
@@ -127,10 +155,10 @@ fn predicted(calibrated: &Observation, config: &Config, trees: u32, offered: f64
         ..Options::default()
     };
     let model = Model {
-        rates: rates.with_workers(jobs.saturating_sub(1).max(1), trees)?,
+        rates: rates.with_workers(workers, trees)?,
         limits: Observation::limits_unobserved(&options.keyspace())?,
         writes: Writes { record_bytes: config.entry_bytes() as f64, service: Seconds(0.0) },
-        sharding: Sharding { shards: trees, common_cause: 0.0 },
+        sharding: Sharding { shards: trees, common_cause: 1.0 / f64::from(workers) },
         form: Form::Corrected,
     };
     Ok(model.predict()?)
@@ -145,12 +173,12 @@ struct Row {
     measured: [f64; 4],
 }
 
-fn row(calibrated: &Observation, cell: &str, report: &Report) -> Result<Row> {
+fn row(calibration: &Calibration, cell: &str, report: &Report) -> Result<Row> {
     let run = run_of(report)?;
     let config: Config = serde_json::from_value(report.flags.clone()).context("the run's flags")?;
     let offered = run.rate.context("no open loop")?;
     let seen = observed(run)?;
-    let prediction = predicted(calibrated, &config, seen.trees as u32, offered)?;
+    let prediction = predicted(calibration, &config, seen.trees as u32, offered)?;
     let [memtable, l0, pending] = prediction.classes.map(|class| class.share);
     let (mut predicted, mut measured) = (
         [memtable, l0, pending, prediction.alpha],
@@ -158,7 +186,8 @@ fn row(calibrated: &Observation, cell: &str, report: &Report) -> Result<Row> {
             seen.share(StallCause::Memtable),
             seen.share(StallCause::Level0),
             seen.share(StallCause::Pending),
-            seen.stalled_share(),
+            // The time in which any shard holds a thread up, which holds up what that brings to all.
+            run.stall.seconds.context("no stalls were counted")? / run.seconds,
         ],
     );
     if cell.ends_with("-redirect") {
@@ -175,12 +204,12 @@ fn row(calibrated: &Observation, cell: &str, report: &Report) -> Result<Row> {
 /// # Errors
 /// The calibration is missing, or a run counts nothing.
 pub(super) fn table(cells: &[(&str, Report)]) -> Result<String> {
-    let calibration = cells.iter().find(|(cell, _)| *cell == CALIBRATION).context("no calibration")?;
-    let run = run_of(&calibration.1)?;
-    let seen = observed(run)?;
+    let (_, report) = cells.iter().find(|(cell, _)| *cell == CALIBRATION).context("no calibration")?;
+    let (run, calibration) = (run_of(report)?, Calibration::of(report)?);
+    let seen = &calibration.seen;
     let rates = seen.rates()?;
-    let config: Config = serde_json::from_value(calibration.1.flags.clone()).context("the run's flags")?;
-    let own = predicted(&seen, &config, seen.trees as u32, rates.arrival.0 * 1e6 / run.entry_bytes as f64)?;
+    let offered = rates.arrival.0 * 1e6 / run.entry_bytes as f64;
+    let own = predicted(&calibration, &calibration.config, seen.trees as u32, offered)?;
     let mut text = format!(
         "### Stalls, predicted and measured\n\nCalibration: {:.1} MB/s taken, {:.3} of the time stalled, of its own \
          rates {:.3} predicted. MB/s: flush \
@@ -196,7 +225,7 @@ pub(super) fn table(cells: &[(&str, Report)]) -> Result<String> {
     );
     let (mut all, mut by_cause) = (Vec::new(), Vec::new());
     for (cell, report) in cells.iter().filter(|(cell, _)| *cell != CALIBRATION) {
-        let row = row(&seen, cell, report)?;
+        let row = row(&calibration, cell, report)?;
         let pair = |at: usize| match row.predicted[at].is_nan() {
             true => String::new(),
             false => format!("{:.3} / {:.3}", row.predicted[at], row.measured[at]),
@@ -252,6 +281,7 @@ mod tests {
             .by_cause
             .insert("memtable".into(), CauseOfStall { count: Some(50), seconds: Some(stalled) });
         run.stall.gap_seconds = Some(0.5);
+        run.stall.seconds = Some(stalled);
         let mut count = |name: &str, value: f64| run.counters.insert(name.into(), value);
         for level in 0..7 {
             for name in ["drained_bytes", "survived_bytes", "drain_ns"] {
@@ -305,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_setting_changes_what_the_model_knows_of_it() {
-        let calibration = observed(&report(20_000.0, None, 2).runs[0]).unwrap();
+        let calibration = Calibration::of(&report(20_000.0, None, 2)).unwrap();
         let mut config = Config { value_size: 8000, ..Config::default() };
         let alpha = |config: &Config| predicted(&calibration, config, 1, 100_000.0).unwrap();
         let base = alpha(&config);
@@ -315,6 +345,29 @@ mod tests {
         assert!((rare.classes[0].rate.0 / base.classes[0].rate.0 - 0.5).abs() < 1e-12);
         config.engine.subcompactions = 2;
         assert_eq!(alpha(&config).alpha, base.alpha, "memtables are the bottleneck here");
+        // 18 runs of 64 MiB go with 256 MiB, and 36 of them are twice as much.
+        let shares = [1152.0 / 1408.0, 2304.0 / 2560.0];
+        assert_eq!([out_of_level0(&calibration.config), out_of_level0(&config)], shares);
+    }
+
+    #[test]
+    fn workers_without_a_processor_bring_nothing() {
+        let mut calibration = Calibration::of(&report(20_000.0, None, 2)).unwrap();
+        // Level 0 is the bottleneck: it takes as long as all the rest.
+        for level in &mut calibration.seen.levels[..1] {
+            level.seconds = 40.0;
+        }
+        let mut config = Config { value_size: 8000, ..Config::default() };
+        let mut predict = |processors, jobs, subcompactions| {
+            calibration.processors = processors;
+            config.engine.max_background_jobs = jobs;
+            config.engine.subcompactions = subcompactions;
+            predicted(&calibration, &config, 4, 100_000.0).unwrap()
+        };
+        let [alone, few, many] = [predict(2, 2, 1), predict(2, 4, 2), predict(8, 4, 2)];
+        assert_eq!((few.alpha, few.alpha_all()), (alone.alpha, alone.alpha), "one worker is common to all");
+        assert!(many.alpha < few.alpha - 0.1, "{} {}", many.alpha, few.alpha);
+        assert!(many.alpha_all() < many.alpha);
         let mut other = Report::default();
         other.runs.push(Run { engine: "rocksdb".into(), ..Run::default() });
         assert!(observed(&other.runs[0]).unwrap_err().to_string().contains("our own engines"));
