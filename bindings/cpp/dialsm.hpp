@@ -648,6 +648,8 @@ protected:
         Code code = is_set ? set(handle_.get()) : DIALSM_OK;
         if (code != DIALSM_OK)
             fail(outcome, code);
+        else if (is_set && outcome.status() != nullptr)
+            outcome.status()->fail(DIALSM_OK, ""); /* What an earlier call left there is over. */
         return static_cast<Self &>(*this);
     }
 
@@ -999,12 +1001,15 @@ public:
         outcome.run([&](dialsm_status_t *s) { dialsm_iter_pin_value(get(), into.get(), s); });
     }
     /* Moves over entries and puts them into `into`: at most `entries_max`, or until there are `bytes_max` bytes (0: no
-     * such bound; not both). Says whether there were any. */
+     * such bound; not both). Says whether that worked and there were any; where it fails, those before the failure are
+     * in `into`. */
     bool next_batch(Entries &into, std::size_t entries_max, std::size_t bytes_max = 0, Outcome outcome = {})
     {
-        outcome.run(
-            [&](dialsm_status_t *s) { dialsm_iter_next_batch(get(), into.get(), entries_max, bytes_max, s); });
-        return !into.empty();
+        bool is_done = false;
+        outcome.run([&](dialsm_status_t *s) {
+            is_done = dialsm_iter_next_batch(get(), into.get(), entries_max, bytes_max, s) == DIALSM_OK;
+        });
+        return is_done && !into.empty();
     }
 
     struct End {};
@@ -1063,11 +1068,12 @@ class Scan {
 public:
     using Raw = dialsm_scan_t;
     explicit Scan(dialsm_scan_t *handle) noexcept : handle_(handle) {}
-    /* Puts the next entries into `into`, and says whether there were any. */
+    /* Puts the next entries into `into`, and says whether that worked and there were any. */
     bool next(Entries &into, Outcome outcome = {})
     {
-        outcome.run([&](dialsm_status_t *s) { dialsm_scan_next(get(), into.get(), s); });
-        return !into.empty();
+        bool is_done = false;
+        outcome.run([&](dialsm_status_t *s) { is_done = dialsm_scan_next(get(), into.get(), s) == DIALSM_OK; });
+        return is_done && !into.empty();
     }
     dialsm_scan_t *get() noexcept { return handle_.get(); }
 

@@ -166,7 +166,11 @@ pub unsafe extern "C" fn dialsm_merge_result_set(
 ) -> Code {
     // SAFETY: the header's contract.
     let value = unsafe { raw::value(value, value_len) };
-    run(None, || given(result, "result")?.set(value?))
+    run(None, || {
+        let result = given(result, "result")?;
+        let value = value.inspect_err(|_| result.refuse())?;
+        result.set(value)
+    })
 }
 
 /// As dialsm_merge_result_set(), behind what was given before.
@@ -178,7 +182,11 @@ pub unsafe extern "C" fn dialsm_merge_result_append(
 ) -> Code {
     // SAFETY: the header's contract.
     let value = unsafe { raw::value(value, value_len) };
-    run(None, || given(result, "result")?.append(value?))
+    run(None, || {
+        let result = given(result, "result")?;
+        let value = value.inspect_err(|_| result.refuse())?;
+        result.append(value)
+    })
 }
 
 /// A prefix extractor. All keys with one prefix must lie together in the order of keys.

@@ -90,8 +90,8 @@ pub unsafe extern "C" fn dialsm_iter_seek(
     // SAFETY: the header's contract.
     let key = unsafe { raw::key(key, key_len) };
     on_mut(iter, status, |cursor| {
-        let key = key?;
-        cursor.go(|inner| inner.seek(key))
+        // A refused key is this move's outcome, too.
+        cursor.go(|inner| inner.seek(key?))
     })
 }
 
@@ -105,10 +105,7 @@ pub unsafe extern "C" fn dialsm_iter_seek_for_prev(
 ) -> Code {
     // SAFETY: the header's contract.
     let key = unsafe { raw::key(key, key_len) };
-    on_mut(iter, status, |cursor| {
-        let key = key?;
-        cursor.go(|inner| inner.seek_for_prev(key))
-    })
+    on_mut(iter, status, |cursor| cursor.go(|inner| inner.seek_for_prev(key?)))
 }
 
 /// To the next key. Where it stands nowhere it stays there.
@@ -173,5 +170,8 @@ pub extern "C" fn dialsm_iter_next_batch(
     bytes_max: usize,
     status: Option<&mut Status>,
 ) -> Code {
+    let mut entries = entries;
+    // What it held is no answer to this call, also where it fails.
+    entries.iter_mut().for_each(|entries| entries.clear());
     on_mut(iter, status, |cursor| cursor.next_batch(given(entries, "entries")?, entries_max, bytes_max))
 }

@@ -87,11 +87,13 @@ pub unsafe extern "C" fn dialsm_get_pinned(
 ) -> Code {
     // SAFETY: the header's contract.
     let key = unsafe { raw::key(key, key_len) };
+    let mut pinned = pinned;
+    // What it held is no answer to this call, also where it fails.
+    pinned.iter_mut().for_each(|pinned| pinned.set(None));
     on(db, status, |db| {
         let pinned = given(pinned, "pinned")?;
-        // What it held is no answer to this call, also where it fails.
-        let result = key.map_err(Into::into).and_then(|key| db.get(keyspace, options, key));
-        result.map(|value| pinned.set(value)).inspect_err(|_| pinned.set(None))
+        pinned.set(db.get(keyspace, options, key?)?);
+        Ok(())
     })
 }
 
@@ -137,11 +139,13 @@ pub unsafe extern "C" fn dialsm_multi_get(
     values: Option<&mut Values>,
     status: Option<&mut Status>,
 ) -> Code {
+    let mut values = values;
+    // What it held is no answer to this call, also where it fails.
+    values.iter_mut().for_each(|values| values.set(Vec::new()));
     on(db, status, |db| {
         // SAFETY: the header's contract.
         let keys = unsafe { raw::keys(keys, key_lens, key_count)? };
         let values = given(values, "values")?;
-        values.set(Vec::new());
         values.set(db.multi_get(keyspace, options, &keys)?);
         Ok(())
     })

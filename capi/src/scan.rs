@@ -32,6 +32,9 @@ pub extern "C" fn dialsm_scan_next(
     entries: Option<&mut Entries>,
     status: Option<&mut Status>,
 ) -> Code {
+    let mut entries = entries;
+    // What it held is no answer to this call, also where it fails.
+    entries.iter_mut().for_each(|entries| entries.clear());
     on_mut(scan, status, |scan| given(entries, "entries")?.fill(scan))
 }
 

@@ -584,10 +584,22 @@ impl Events {
         let last = self.is_on().then(|| self.record(last));
         self.outlets.iter().for_each(|outlet| outlet.end(last.as_ref()));
         let threads = std::mem::take(&mut *self.threads.lock());
-        threads.into_iter().for_each(|thread| thread.join());
+        // They were started in the order of their outlets.
+        for (outlet, thread) in self.outlets.iter().zip(threads) {
+            match outlet.is_mine() {
+                true => self.threads.lock().push(thread),
+                false => thread.join(),
+            }
+        }
         self.outlets.iter().for_each(|outlet| outlet.shut());
         // Those that were never called, since opening has failed.
         drop(self.listeners.lock().take());
+    }
+
+    /// Waits for the listener that has closed the database, if that was one. Not for its own thread.
+    pub(crate) fn join_closer(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(|thread| thread.join());
     }
 
     /// Whether this thread is one that delivers this database's events.

@@ -88,14 +88,19 @@ impl DbIterator {
 
     fn count_seek(&mut self) -> Result<()> {
         self.seeks += 1;
-        self.reading.0.engine.check_deadline(self.deadline)
+        self.check_deadline()
+    }
+
+    /// A move past the deadline fails as any other does: from then on the cursor stands nowhere.
+    fn check_deadline(&mut self) -> Result<()> {
+        self.reading.0.engine.check_deadline(self.deadline).inspect_err(|error| self.inner.fail(error))
     }
 
     #[inline]
     fn count_step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.deadline.is_some() && self.steps.is_multiple_of(STEPS_BETWEEN_LOOKS) {
-            return self.reading.0.engine.check_deadline(self.deadline);
+            return self.check_deadline();
         }
         Ok(())
     }
@@ -109,8 +114,7 @@ impl DbIterator {
     /// To the first key within the bounds.
     ///
     /// # Errors
-    /// `Corruption` or `Io` of the tables, `TimedOut` past the options' deadline (the cursor stays
-    /// where it was); the same for all moves.
+    /// `Corruption` or `Io` of the tables, `TimedOut` past the options' deadline; the same for all moves.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.count_seek()?;
         self.inner.seek_to_first()

@@ -556,6 +556,8 @@ pub(crate) fn stop(engine: &Engine) -> bool {
         events::close(engine);
         engine.stopped.store(true, Ordering::SeqCst);
         ended.notify();
+    } else {
+        engine.events.join_closer();
     }
     first
 }

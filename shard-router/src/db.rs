@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dialsm_io::{Env, OsEnv};
 
 use crate::router::HashRouter;
-use crate::{KeyspaceOptions, Options, Result};
+use crate::{KeyspaceOptions, Options, Result, UpgradeReport};
 
 /// An open database. Cheap to clone; usable from all threads. Dropping the last clone closes it without a
 /// flush; [`close`](dialsm_core::Db::close) says what went wrong on the way.
@@ -52,8 +52,45 @@ impl Db {
         options: Options,
         keyspaces: &[(&str, KeyspaceOptions)],
     ) -> Result<Db> {
-        let env: Arc<dyn Env> = OsEnv::new();
-        dialsm_core::Db::open_read_only_with(env, path.as_ref(), routed(options), keyspaces).map(Db)
+        Db::open_read_only_in(OsEnv::new(), path.as_ref(), options, keyspaces)
+    }
+
+    /// As [`Db::open_read_only`], in the world that `env` stands for.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_read_only_in(
+        env: Arc<dyn Env>,
+        path: &Path,
+        options: Options,
+        keyspaces: &[(&str, KeyspaceOptions)],
+    ) -> Result<Db> {
+        dialsm_core::Db::open_read_only_with(env, path, routed(options), keyspaces).map(Db)
+    }
+
+    /// The keyspaces of the database in `path`, by name; see [`dialsm_core::Db::list_keyspaces`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_keyspaces(path: impl AsRef<Path>) -> Result<Vec<String>> {
+        dialsm_core::Db::list_keyspaces(OsEnv::new().as_ref(), path.as_ref())
+    }
+
+    /// Moves the database in `path`, which nobody may have open, to the newest format; see
+    /// [`dialsm_core::Db::upgrade`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn upgrade(path: impl AsRef<Path>) -> Result<UpgradeReport> {
+        dialsm_core::Db::upgrade(OsEnv::new().as_ref(), path.as_ref())
+    }
+
+    /// The options that the database in `path` had last, and those of its keyspaces; see [`Options::load`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_options(path: impl AsRef<Path>) -> Result<Options> {
+        Options::load(OsEnv::new().as_ref(), path.as_ref())
     }
 
     /// Removes the database in `path`, which nobody may have open, and its directory if nothing else is in it. What is no

@@ -281,3 +281,18 @@ fn options_of_other() -> dialsm::KeyspaceOptions {
 fn dialsm_core_open(env: Arc<dyn Env>) -> dialsm::Result<()> {
     dialsm_core::Db::open(env, Path::new(DIR), Options::default()).map(|_| ())
 }
+
+/// What needs no open database can be had by path, as opening can.
+#[test]
+fn calls_by_path_need_no_environment() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("db");
+    let db = dialsm::Db::open(&path, Options { table_bytes: 3 << 20, ..Options::default() }).expect("open");
+    db.create_keyspace("other", Options::default().keyspace()).expect("create");
+    db.close().expect("close");
+    drop(db);
+    assert_eq!(dialsm::Db::list_keyspaces(&path).expect("list"), ["default", "other"]);
+    assert_eq!(dialsm::Db::load_options(&path).expect("load").table_bytes, 3 << 20);
+    let report = dialsm::Db::upgrade(&path).expect("upgrade");
+    assert_eq!(report.from, report.to, "it is the newest");
+}

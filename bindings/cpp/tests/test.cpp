@@ -174,6 +174,23 @@ static void fails(dialsm::Code code, Call call)
     CHECK(status.code() == code && !status.message().empty());
 }
 
+/* What an earlier call left in a status or in a result says nothing of a later one. */
+static void test_left_behind(const std::string &path)
+{
+    dialsm::Db db = dialsm::Db::open(path + ".left");
+    dialsm::Status status;
+    CHECK(!db.keyspace("nope", status) && !status);
+    dialsm::WriteOptions options;
+    options.sync(false, status);
+    CHECK(status.ok());
+    db.put("k", "v");
+    dialsm::Entries entries;
+    dialsm::Scan scan = db.scan();
+    CHECK(scan.next(entries) && entries.size() == 1);
+    dialsm::Scan gone = std::move(scan);
+    CHECK(!scan.next(entries, status) && !status);
+}
+
 /* What was moved from stands for nothing, least of all for a default. */
 static void test_moved(const std::string &path)
 {
@@ -441,6 +458,7 @@ int main(int argc, char **argv)
     test_failures(path);
     test_callbacks(path);
     test_moved(path);
+    test_left_behind(path);
     test_scans(path);
     test_upkeep(path);
     test_built_in(path);

@@ -142,16 +142,23 @@ pub fn comparator(
 #[derive(Default)]
 pub struct MergeResult {
     made: Option<Vec<u8>>,
+    /// A part was refused: the whole is no result, whatever is given after.
+    is_refused: bool,
 }
 
 impl MergeResult {
     /// Takes a copy of `bytes`, in place of what it has.
     ///
     /// # Errors
-    /// `OutOfMemory`; `InvalidArgument` above the bound of a value. It has nothing then.
+    /// `OutOfMemory`; `InvalidArgument` above the bound of a value. It has nothing then, until it is set again.
     pub fn set(&mut self, bytes: &[u8]) -> Result<()> {
-        self.made = None;
+        (self.made, self.is_refused) = (None, false);
         self.append(bytes)
+    }
+
+    /// Takes nothing, because what was to be given can't be.
+    pub fn refuse(&mut self) {
+        (self.made, self.is_refused) = (None, true);
     }
 
     /// Takes a copy of `bytes` behind what it has.
@@ -159,13 +166,17 @@ impl MergeResult {
     /// # Errors
     /// As [`MergeResult::set`].
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.is_refused {
+            return Err(Error::invalid("a part of what a merge made was refused"));
+        }
         let mut made = self.made.take().unwrap_or_default();
+        self.is_refused = true;
         if made.len() + bytes.len() > VALUE_BYTES_MAX {
             return Err(Error::invalid("a merge made more than a value may hold"));
         }
         made.try_reserve(bytes.len()).map_err(|_| Error::out_of_memory("what a merge made"))?;
         made.extend_from_slice(bytes);
-        self.made = Some(made);
+        (self.made, self.is_refused) = (Some(made), false);
         Ok(())
     }
 }

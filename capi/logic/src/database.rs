@@ -163,8 +163,10 @@ impl Database {
         let (options, keyspaces) = OptionSet::for_opening(options)?;
         let named: Vec<_> =
             keyspaces.iter().map(|(name, options)| (name.as_str(), options.clone())).collect();
-        let db = dialsm::Db::open_read_only(path, options, &named)?;
-        Ok(Database(Shared::new(db, OsEnv::new())))
+        // One clock for both: a read's time-out is reckoned by ours and looked at by the engine's.
+        let env: Arc<dyn Env> = OsEnv::new();
+        let db = dialsm::Db::open_read_only_in(env.clone(), Path::new(path), options, &named)?;
+        Ok(Database(Shared::new(db, env)))
     }
 
     /// Closes it for all handles.

@@ -101,6 +101,10 @@ impl Cursor {
         if entries_max == 0 && bytes_max == 0 {
             return Err(Error::invalid("next_batch: neither a number of entries nor of bytes"));
         }
+        // It stands nowhere because the last move failed: not at the end.
+        if !self.inner.valid() {
+            self.outcome()?;
+        }
         let none = |bound: usize| if bound == 0 { usize::MAX } else { bound };
         let (entries_max, bytes_max) = (none(entries_max), none(bytes_max));
         let result = self.gather(entries, entries_max, bytes_max);

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use dialsm::{ErrorKind, Options};
-use dialsm_capi_logic::{Code, Database, Iter, OptionSet, Status, guard};
+use dialsm::{AssociativeOperator, ErrorKind, Options};
+use dialsm_capi_logic::{Code, Database, Entries, Iter, OptionSet, Status, guard};
+use dialsm_core::merge_operator;
 use dialsm_core::routing::{Router, RouterObject, ShardState};
 
 /// Panics at one key; else one shard is as good as another.
@@ -118,4 +119,48 @@ fn handles_outlive_the_database_handle() {
     busy();
     drop(snapshot);
     Database::open(path, None).unwrap();
+}
+
+/// Makes nothing of anything.
+struct Refuses;
+
+impl AssociativeOperator for Refuses {
+    fn name(&self) -> &str {
+        "refuses"
+    }
+
+    fn combine(&self, _: &[u8], _: Option<&[u8]>, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// A batch that ends with an error is not followed by one that says that the keys end there.
+#[test]
+fn an_iterator_that_failed_says_so_until_it_moves() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = OptionSet::of_database();
+    let refuses = merge_operator::associative(Box::new(Refuses));
+    *options.options_mut() = Options { merge_operator: Some(refuses), ..Options::default() };
+    let db = open(&dir, Some(&options));
+    for key in [b"1", b"2", b"4", b"5"] {
+        db.put(None, None, key, b"value").unwrap();
+    }
+    db.put(None, None, b"3", b"first").unwrap();
+    db.merge(None, None, b"3", b"second").unwrap();
+    let mut iter = db.iter(None, None).unwrap();
+    let mut entries = Entries::default();
+    let code = guard::on_mut(Some(&mut iter), None, |cursor| {
+        cursor.go(|it| it.seek_to_first())?;
+        for there in [2, 0, 0] {
+            assert_eq!(cursor.next_batch(&mut entries, 100, 0).unwrap_err().kind(), ErrorKind::Callback);
+            assert_eq!(entries.len(), there);
+        }
+        cursor.go(|it| it.seek(b"4"))?;
+        cursor.next_batch(&mut entries, 100, 0)?;
+        assert_eq!(entries.len(), 2);
+        cursor.next_batch(&mut entries, 100, 0)?;
+        assert!(entries.is_empty(), "the end");
+        Ok(())
+    });
+    assert_eq!(code, Code::DIALSM_OK);
 }

@@ -45,6 +45,10 @@ pub(super) struct InfoLog {
     stats_every: Nanos,
     /// The file and its length.
     file: Option<(Arc<dyn File>, u64)>,
+    /// Its header is being written, which is never parted, however long.
+    is_in_header: bool,
+    /// Bytes of the header.
+    header_bytes: u64,
     lines: String,
     /// Lines among them; lines that could not be written.
     gathered: u64,
@@ -66,6 +70,8 @@ impl InfoLog {
             files_max: options.keep_log_file_num,
             stats_every,
             file: None,
+            is_in_header: false,
+            header_bytes: 0,
             lines: String::new(),
             gathered: 0,
             lost: 0,
@@ -117,8 +123,11 @@ impl InfoLog {
 
     /// Writes what was gathered, into the next file if this one is full.
     fn write(&mut self) {
-        let is_full = self.file.as_ref().is_some_and(|(_, len)| self.bytes_max > 0 && *len >= self.bytes_max);
-        let may_start = self.file.is_none() && self.engine.env.now() >= self.retry_at;
+        // At least as much as the header, so that a long one does not leave room for nothing else.
+        let bytes_max = self.bytes_max.max(2 * self.header_bytes);
+        let may_end = self.bytes_max > 0 && !self.is_in_header;
+        let is_full = may_end && self.file.as_ref().is_some_and(|(_, len)| *len >= bytes_max);
+        let may_start = self.file.is_none() && !self.is_in_header && self.engine.env.now() >= self.retry_at;
         if is_full || may_start {
             let (lines, gathered) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.gathered));
             self.start_file();
@@ -157,8 +166,11 @@ impl InfoLog {
         match self.create() {
             Ok(file) => {
                 self.file = Some((file, 0));
+                self.is_in_header = true;
                 self.put_header();
                 self.append();
+                self.is_in_header = false;
+                self.header_bytes = self.file.as_ref().map_or(0, |(_, len)| *len);
             }
             Err(_) => {
                 self.engine.events.log_failures.fetch_add(1, Ordering::Relaxed);

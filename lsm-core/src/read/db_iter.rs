@@ -287,6 +287,11 @@ impl<I: InternalIter> DbIter<I> {
             .inspect_err(|error| self.state = State::Failed(error.clone()))
     }
 
+    /// Fails: it stands nowhere until it is positioned again, and says why at each further step.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        self.state = State::Failed(error.clone());
+    }
+
     /// What was passed over since creation.
     pub fn stats(&self) -> IterStats {
         self.stats

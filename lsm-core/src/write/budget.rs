@@ -161,11 +161,13 @@ impl WriteBudget {
 
     /// A writer waits for it.
     pub(crate) fn begin_stall(&self) {
-        if !self.events.is_on() || self.has_told.swap(true, Ordering::AcqRel) {
+        if !self.events.is_on() || self.has_told.load(Ordering::Acquire) {
             return;
         }
         {
+            // Both under the lock: who ends it must not find one without the other.
             let mut told = self.told.lock();
+            self.has_told.store(true, Ordering::Release);
             let event =
                 StallBegin { keyspace: None, shard: None, cause: StallCause::Memtable, is_stopped: true };
             if told.is_none() {

@@ -191,3 +191,25 @@ fn keyspaces_are_named() {
     assert!(has(&text, &["keyspace name=\"two words\""]), "{text}");
     assert!(has(&text, &["keyspace=\"two words\" name=table_bytes value=128K usual=64K"]), "{text}");
 }
+
+/// A header that is longer than a file may be is written all the same, once, and is not begun anew within itself.
+#[test]
+fn a_long_header_stays_in_one_piece() {
+    let env = SimEnv::new(9);
+    let fs = env.fs().clone();
+    env.run(|| {
+        let mut own = logged().keyspace();
+        (own.table_bytes, own.block_bytes) = (128 << 10, 8 << 10);
+        let names: Vec<String> = (0..1500).map(|n| format!("keyspace number {n:060}")).collect();
+        let named: Vec<_> = names.iter().map(|name| (name.as_str(), own.clone())).collect();
+        let options = Options { max_log_file_size: 1, ..logged() };
+        let seen: Arc<dyn Env> = env.clone();
+        let db = Db::open_with(seen, Path::new(DIR), options, &named).expect("open");
+        db.close().expect("close");
+    });
+    assert_eq!(logs(fs.as_ref()).len(), 1);
+    let text = text(fs.as_ref(), "LOG");
+    assert!(text.len() > 256 << 10, "{} bytes", text.len());
+    assert_eq!(text.matches("INFO  keyspace name=").count(), 1500);
+    assert!(has(&text, &["opened"]));
+}

@@ -285,7 +285,7 @@ fn h42_what_is_written_while_closing_saves_is_saved_or_refused() {
             door.wait_for_one();
             db.put(&unlogged, b"late", b"2").expect("it is open as yet");
             let (writer, taken) = (db.clone(), Arc::new(AtomicU32::new(0)));
-            let (options_of_writes, count) = (unlogged.clone(), taken.clone());
+            let (options_of_writes, count) = (unlogged, taken.clone());
             let env = bench.env.clone();
             let writing = bench.spawn(move || {
                 let refused = loop {

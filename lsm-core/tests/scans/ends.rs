@@ -200,3 +200,41 @@ fn a_scan_keeps_its_deadline() {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     });
 }
+
+/// Past the deadline an iterator fails as it does for any other reason: it stands nowhere and says so again, and
+/// shows no entry twice. So a scan, too, whatever its batches are.
+#[test]
+fn a_deadline_ends_an_iteration() {
+    let sim = SimEnv::new(9);
+    let env: Arc<dyn Env> = sim.clone();
+    sim.run(|| {
+        let db = filled(&env, 1, 2, 600);
+        let read = ReadOptions { deadline: Some(env.now() + 1_000_000_000), ..ReadOptions::default() };
+        let mut iter = db.iter(&read).expect("iterator");
+        iter.seek_to_first().expect("in time");
+        let mut scan = db.scan(&read, &ScanOptions::default()).expect("scan");
+        assert!(scan.next_batch().expect("in time").is_some());
+        sim.advance(2_000_000_000);
+        let mut seen = std::collections::BTreeSet::new();
+        let error = loop {
+            assert!(seen.insert(iter.key().to_vec()), "an entry came twice");
+            match iter.next() {
+                Ok(()) => assert!(iter.valid(), "an end, past the deadline"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.kind(), iter.valid()), (ErrorKind::TimedOut, false));
+        assert_eq!(iter.next().expect_err("again").kind(), ErrorKind::TimedOut);
+        assert_eq!(iter.seek(b"").expect_err("it is too late").kind(), ErrorKind::TimedOut);
+        assert!(!iter.valid());
+        let mut batches = 0;
+        let error = loop {
+            match scan.next_batch() {
+                Ok(Some(_)) => batches += 1,
+                Ok(None) => panic!("an end, past the deadline"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "after {batches} batches");
+    });
+}
