@@ -1205,6 +1205,15 @@ dialsm_code_t dialsm_options_set_level0_patience(dialsm_options_t *options,
                                                  dialsm_status_t *status);
 
 /**
+ * Lets tables be merged, while writes pause, though no level asks for it, once look-ups and scans have spent
+ * as much on having so many sorted runs as it costs to make one of them.
+ * Default: true; of a keyspace, live.
+ */
+dialsm_code_t dialsm_options_set_read_compaction(dialsm_options_t *options,
+                                                 bool read_compaction,
+                                                 dialsm_status_t *status);
+
+/**
  * Tables in level 0 from which writes are slowed down. Not below
  * `level0_compaction_trigger`.
  * Default: 20, 1 to 100000; of a keyspace, live.

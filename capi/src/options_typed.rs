@@ -440,6 +440,18 @@ pub extern "C" fn dialsm_options_set_level0_patience(
     run(status, || given(options, "options")?.set_bool("level0_patience", level0_patience))
 }
 
+/// Lets tables be merged, while writes pause, though no level asks for it, once look-ups and scans have spent
+/// as much on having so many sorted runs as it costs to make one of them.
+/// Default: true; of a keyspace, live.
+#[unsafe(no_mangle)]
+pub extern "C" fn dialsm_options_set_read_compaction(
+    options: Option<&mut OptionSet>,
+    read_compaction: bool,
+    status: Option<&mut Status>,
+) -> Code {
+    run(status, || given(options, "options")?.set_bool("read_compaction", read_compaction))
+}
+
 /// Tables in level 0 from which writes are slowed down. Not below
 /// `level0_compaction_trigger`.
 /// Default: 20, 1 to 100000; of a keyspace, live.

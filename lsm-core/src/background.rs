@@ -25,9 +25,11 @@ use parking_lot::Mutex;
 use crate::callback::Watch;
 use crate::compaction::job::SubJobs;
 use crate::compaction::plan::Plan;
+use crate::compaction::reads::pick_for_reads;
 use crate::compaction::{job, picker};
 use crate::engine::Engine;
 use crate::handoff::{Handoff, Redo, Reserved};
+use crate::keyspace::Alive;
 use crate::metrics::Counter;
 use crate::tree::{Buffer, Tree, TreeState};
 use crate::{Error, ErrorKind, Result, flush, rollback};
@@ -186,7 +188,15 @@ fn run_worker(engine: &Arc<Engine>, index: usize) {
         if engine.graveyard.len() > 0 {
             engine.handoff.wake.notify();
         }
-        let Some(job) = next_job(engine) else {
+        let (mut job, mut has_sealed) = (None, false);
+        caught(engine, || {
+            job = next_job(engine);
+            has_sealed = job.is_none() && rollback::seal_clues(engine);
+        });
+        let Some(job) = job else {
+            if has_sealed {
+                continue;
+            }
             engine.events.ring();
             let retry_at = engine.scheduler.state.lock().retry_at;
             let until = [retry_at, next_pause(engine)].into_iter().flatten().min();
@@ -325,7 +335,7 @@ fn find_job(engine: &Arc<Engine>, state: &mut State) -> Option<Job> {
     let picked = rollback::next_urgent(engine, &alive)
         .and_then(|urgent| if urgent.is_some() { Ok(urgent) } else { next_compaction(engine, &alive.trees) })
         .and_then(|picked| match picked {
-            None if is_at_rest => rollback::next_calm(engine, &alive),
+            None if is_at_rest => next_calm(engine, &alive),
             picked => Ok(picked),
         });
     match picked {
@@ -438,6 +448,53 @@ fn should_compact(tree: &Tree, state: &TreeState, now: Nanos) -> Option<Plan> {
         Some(strategy) => picker::pick(&tree.view_guard().version, &strategy),
         None => Some(plan),
     }
+}
+
+/// What to do when nothing has to be done.
+///
+/// # Errors
+/// As [`next_compaction`].
+fn next_calm<'a>(engine: &Engine, alive: &'a Alive) -> Result<Option<Picked<'a>>> {
+    if rollback::is_burst(engine) {
+        return Ok(None);
+    }
+    let picked = rollback::next_calm(engine, alive)?;
+    if picked.is_some() { Ok(picked) } else { next_for_reads(engine, alive) }
+}
+
+/// A merge that readers have paid for.
+///
+/// # Errors
+/// As [`next_compaction`].
+fn next_for_reads<'a>(engine: &Engine, alive: &'a Alive) -> Result<Option<Picked<'a>>> {
+    for space in &alive.spaces {
+        let spent = space.spent.total();
+        for tree in &space.trees {
+            let view = tree.view_guard();
+            if view.version.l0().len()
+                + view.version.levels()[1..].iter().filter(|level| !level.is_empty()).count()
+                < 2
+            {
+                tree.spent_before.store(spent, Ordering::Relaxed);
+                continue;
+            }
+            let since = spent.saturating_sub(tree.spent_before.load(Ordering::Relaxed));
+            let picked = claim(engine, tree, |state| merge_for_reads(tree, state, since))?;
+            if picked.is_some() {
+                tree.spent_before.store(spent, Ordering::Relaxed);
+                return Ok(picked);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn merge_for_reads(tree: &Tree, state: &TreeState, spent_ns: u64) -> Option<Plan> {
+    let options = tree.options.load();
+    if !options.read_compaction || !options.automatic_compaction || state.compactions_paused > 0 {
+        return None;
+    }
+    pick_for_reads(&tree.view_guard().version, &options.strategy, spent_ns)
 }
 
 /// When the first burst of writes that some tree is patient for counts as over.

@@ -365,6 +365,9 @@ impl Db {
         let mine = engine.metrics.mine();
         mine.add(Counter::Gets, keys.len() as u64);
         mine.add_reads(&cost.blocks);
+        if space.note_gets(keys.len() as u64) {
+            engine.schedule();
+        }
         if let Some(context) = context {
             context.add(&cost);
         }

@@ -22,7 +22,7 @@ use crate::routing::decode_clue;
 use crate::scan::ahead::{Ahead, Helpers};
 use crate::scan::producer::Producer;
 use crate::space::{Space, SpaceView};
-use crate::table::{Fetcher, IterSpec, ReadSpec, ReadStats};
+use crate::table::{Fetcher, IterSpec, READAHEAD_BYTES, ReadSpec, ReadStats};
 use crate::tree::{Tree, TreeView};
 use crate::types::{SEQNO_MAX, SeqNo, TreeId};
 use crate::version::{LEVELS, TableFile};
@@ -39,6 +39,7 @@ pub struct DbIterator {
     pin: Pin,
     /// Keeps memtables and tables; what the children point into they also own.
     view: Arc<SpaceView>,
+    space: Arc<Space>,
     deadline: Option<Nanos>,
     seeks: u64,
     steps: u64,
@@ -83,7 +84,8 @@ impl DbIterator {
         // A table may have been left out for its bounds.
         watch.check()?;
         let pin = engine.pins.add(space, &view, engine.env.now());
-        Ok(DbIterator { inner, reading, pin, view, deadline: options.deadline, seeks: 0, steps: 0 })
+        let (space, deadline) = (space.clone(), options.deadline);
+        Ok(DbIterator { inner, reading, pin, view, space, deadline, seeks: 0, steps: 0 })
     }
 
     fn count_seek(&mut self) -> Result<()> {
@@ -250,7 +252,12 @@ fn tree_scan(
     let spec = IterSpec {
         fill_cache: options.fill_cache,
         verify: options.verify_checksums,
-        readahead_max: options.readahead_bytes as usize,
+        // Bulk scans say how much, and leave the cache to others.
+        cache_ahead: options.readahead_bytes == 0,
+        readahead_max: match options.readahead_bytes {
+            0 => READAHEAD_BYTES,
+            told => told as usize,
+        },
     };
     let mut children: Vec<Box<dyn InternalIter>> = Vec::with_capacity(view.sealed.len() + 2);
     let mut cover = ScanCover::new(tree.comparator.clone(), seqno);
@@ -328,5 +335,8 @@ impl Drop for DbIterator {
             (Counter::RangeJumps, stats.range_jumps),
         ]);
         engine.metrics.mine().add_reads(&self.inner.read_stats());
+        if self.space.spent.note_seeks(self.seeks) {
+            engine.schedule();
+        }
     }
 }

@@ -9,6 +9,8 @@
 //! place, at the same key, sequence and position, so that nothing newer is ever hidden by it, and no
 //! delete comes undone. The value stays in its fallback until the primary's table is durable (rule 2).
 //!
+//! Clues that are in memtables only are flushed for it when writes pause ([`seal_clues`]).
+//!
 //! A new burst of writes ends a rollback that only calm has started: its outputs are dropped. At the limit it
 //! goes on, since nothing is redirected before it has caught up.
 
@@ -38,7 +40,7 @@ fn is_at_limit(engine: &Engine) -> bool {
 }
 
 /// Whether any tree is under pressure, or on its way there.
-fn is_burst(engine: &Engine) -> bool {
+pub(crate) fn is_burst(engine: &Engine) -> bool {
     let now = engine.env.now();
     engine.keyspaces.alive_guard().trees.iter().any(|tree| tree.pressure() > 0.0 || tree.is_patient(now))
 }
@@ -103,8 +105,39 @@ pub(crate) fn is_due(engine: &Engine) -> bool {
         let is_due = |tree: &Arc<Tree>, floors| collection_of(tree, &tree.lock(), floors).is_some();
         floors.is_some_and(|floors| space.trees.iter().any(|tree| is_due(tree, floors)))
     };
-    alive.trees.iter().any(|tree| rollback_of(tree, &tree.lock(), false, SEQNO_MAX).is_some())
+    alive.trees.iter().any(|tree| has_active_clues(tree))
+        || alive.trees.iter().any(|tree| rollback_of(tree, &tree.lock(), false, SEQNO_MAX).is_some())
         || alive.spaces.iter().any(is_collectable)
+}
+
+fn has_active_clues(tree: &Tree) -> bool {
+    tree.view_guard().active.table.clues().0 > 0
+}
+
+/// Seals memtables with clues, once no memtable has been flushed for a while: those clues would stay as
+/// long as nothing is written, and with them all redirected entries that were rolled back meanwhile. Whether
+/// there is something to flush now. For workers; waits for nobody.
+pub(crate) fn seal_clues(engine: &Engine) -> bool {
+    if !may_roll_back(engine) || engine.closing.load(Ordering::Acquire) || engine.error.check().is_err() {
+        return false;
+    }
+    let alive = engine.keyspaces.alive();
+    let now = engine.env.now();
+    let is_restless = |tree: &Arc<Tree>| {
+        tree.pressure() > 0.0 || tree.patience.until(now).is_some() || !tree.view_guard().sealed.is_empty()
+    };
+    let jobs = engine.scheduler.jobs();
+    if jobs.flushes + jobs.compactions > 0
+        || !alive.trees.iter().any(|tree| has_active_clues(tree))
+        || alive.trees.iter().any(is_restless)
+    {
+        return false;
+    }
+    let seal = |last_seqno| {
+        let filled = alive.trees.iter().filter(|tree| has_active_clues(tree) && tree.may_switch());
+        filled.map(|tree| tree.switch_early(engine, last_seqno)).count() > 0
+    };
+    engine.commit.try_between_groups(|_, last_seqno| seal(last_seqno)).unwrap_or(false)
 }
 
 fn first<'a>(

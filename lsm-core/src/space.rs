@@ -19,6 +19,7 @@ use arc_swap::{ArcSwap, Guard};
 use dialsm_io::Env;
 use parking_lot::Mutex;
 
+use crate::compaction::reads::Spent;
 use crate::key::Comparator;
 use crate::merge_operator::Merging;
 use crate::options::KeyspaceOptions;
@@ -110,6 +111,8 @@ pub(crate) struct Space {
     /// By shard.
     pub(crate) trees: Box<[Arc<Tree>]>,
     pub(crate) placement: Placement,
+    /// By readers, on each sorted run.
+    pub(crate) spent: Spent,
     views: Arc<Views>,
 }
 
@@ -157,6 +160,7 @@ impl Space {
             merging,
             trees,
             placement,
+            spent: Spent::default(),
             views,
         }
     }
@@ -174,6 +178,12 @@ impl Space {
             [only] => only,
             trees => &trees[usize::from(self.placement.place(key))],
         }
+    }
+
+    /// So many keys were looked up, or one was that stands for so many. Whether background workers should look.
+    #[inline]
+    pub(crate) fn note_gets(&self, gets: u64) -> bool {
+        self.spent.note_gets(gets, self.shards(), self.options.load().filter_bits_per_key > 0.0)
     }
 
     /// Whether it is one of the database with that budget.

@@ -188,6 +188,8 @@ pub(crate) struct Tree {
     ration: AtomicU64,
     numbers: Numbers,
     pub(crate) patience: Patience,
+    /// What readers of its keyspace had spent on a run when it last began a merge for them, or had one run.
+    pub(crate) spent_before: AtomicU64,
 }
 
 /// What a router may ask of a tree, kept where it changes.
@@ -229,6 +231,7 @@ impl Tree {
             ration: AtomicU64::new(u64::MAX),
             numbers: Numbers::default(),
             patience: Patience::default(),
+            spent_before: AtomicU64::new(0),
             views,
             state: Mutex::new(state),
             stall: StallGate::new(id.shard, door_changed, stalls),

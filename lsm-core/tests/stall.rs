@@ -10,7 +10,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{DIR, open, tiny, unsynced};
-use dialsm_core::{Db, ErrorKind, Options, StallCause, WriteBatch, WriteOptions};
+use dialsm_core::{Db, ErrorKind, Options, ReadOptions, StallCause, WriteBatch, WriteOptions};
 use dialsm_io::{Env, Fault, FaultFs, Fs, OpKind, Rule, SimEnv};
 
 /// Near enough, and no multiple of the 20 ms after which a stopped writer looks again by itself:
@@ -466,6 +466,35 @@ fn a_burst_is_merged_when_it_is_over() {
             assert_eq!(db.is_idle(), !level0_patience, "a merge is owed");
             bench.env.sleep(20_000_000);
             assert!(files() <= 1, "{} files after a pause", files());
+        });
+    }
+}
+
+/// Runs that nobody has to merge are merged once readers have spent as much on them as that costs.
+#[test]
+fn readers_get_few_runs_to_read_from() {
+    for read_compaction in [true, false] {
+        let bench = Bench::new();
+        bench.env.run(|| {
+            let options = Options { read_compaction, level0_compaction_trigger: 4, ..level0(20, 36) };
+            let db = bench.open(&options);
+            flushes(&db, 3, 100);
+            let runs = || property(&db, "dialsm.num-files-at-level0");
+            let read_for_a_while = |times| {
+                for _ in 0..times {
+                    let mut iter = db.iter(&ReadOptions::default()).expect("iter");
+                    iter.seek(b"run").expect("seek");
+                    assert!(iter.valid());
+                }
+                bench.env.sleep(SECOND);
+            };
+            db.wait_until_idle().expect("nothing is owed");
+            // Two probes of 2500 ns each are spared; a merge costs 20 ms.
+            read_for_a_while(3_900);
+            assert_eq!(runs(), 3, "not paid for yet");
+            read_for_a_while(3_900);
+            assert_eq!(runs(), if read_compaction { 0 } else { 3 });
+            assert!(db.is_idle());
         });
     }
 }

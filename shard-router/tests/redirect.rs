@@ -211,6 +211,35 @@ fn redirects_and_their_way_home_are_told() {
     assert_eq!(values, rolled_back);
 }
 
+/// What was redirected last has its clues in memtables: they are flushed, or they would keep the values of all
+/// others from being collected.
+#[test]
+fn clues_in_memtables_go_home_when_writes_pause() {
+    for rollback in [true, false] {
+        slow_flushes(9, Options { rollback, ..options(4) }, |db| {
+            for n in 0..240 {
+                db.put(&WriteOptions::default(), b"hot", &value(n)).expect("put");
+            }
+            let clues = || {
+                db.metrics().trees.iter().fold((0, 0), |(active, all), tree| {
+                    let there = &tree.gauges;
+                    let in_tables = there.clues_level0 + there.clues_deeper;
+                    (active + there.clues_memtable, all + there.clues_memtable + in_tables)
+                })
+            };
+            assert!(clues().0 > 0);
+            db.wait_until_idle().expect("idle");
+            assert_eq!(clues().1 == 0, rollback, "{:?}", clues());
+            let kept: u64 = db.metrics().trees.iter().map(|tree| tree.gauges.redirected_table_bytes).sum();
+            assert_eq!(kept == 0, rollback, "{kept} bytes");
+            assert_eq!(
+                db.get(&ReadOptions::default(), b"hot").expect("get").as_deref(),
+                Some(&value(239)[..])
+            );
+        });
+    }
+}
+
 /// A compaction has its table of clues open from beginning to end, beside many tables of values, each of
 /// which waits for what may be under way to the disk.
 #[test]

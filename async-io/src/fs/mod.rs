@@ -171,6 +171,12 @@ pub trait File: Send + Sync {
     /// Those of the file system, with the path and the offset.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
 
+    /// As [`File::read_at`], if all of it can be had without waiting for a device; else false, and what
+    /// `buf` holds is not said. Where a wrapper must see the calls there is nothing to be had.
+    fn read_cached_at(&self, _buf: &mut [u8], _offset: u64) -> bool {
+        false
+    }
+
     /// Writes all of `buf` at `offset`, extending the file where needed. When it returns, the
     /// bytes are with the kernel: they survive the process, not a power cut.
     ///

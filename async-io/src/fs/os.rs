@@ -213,6 +213,22 @@ impl File for OsFile {
         Ok(done)
     }
 
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> bool {
+        // Past the page cache this could wait for the device.
+        if self.direct.is_some() {
+            return false;
+        }
+        let wanted = buf.len();
+        // An error means "would wait" or "not known here"; a real one will show again.
+        let read = rustix::io::preadv2(
+            &self.file,
+            &mut [io::IoSliceMut::new(buf)],
+            offset,
+            rustix::io::ReadWriteFlags::NOWAIT,
+        );
+        read.is_ok_and(|n| n == wanted)
+    }
+
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         if let Some(lock) = &self.direct {
             return self.write_direct(lock, buf, offset);

@@ -10,7 +10,7 @@
 //! bytes, the first level. All have sub-compactions, as the paper's RocksDB. fjall can't leave its journal
 //! out, and says so in its name; RocksDB and our own engines alone set the rate of open loops.
 //!
-//! A cell takes under three minutes and all take under an hour, one round each. `--rounds 5 --aa` and
+//! A cell takes under four minutes and all take about an hour, one round each. `--rounds 5 --aa` and
 //! `--only` make headlines of some; `--shards` says with how many `dialsm` runs.
 
 /// The rows of a cell. The first is what the others are compared with.
@@ -67,7 +67,7 @@ pub(super) const CELLS: &[(&str, &str)] = cells! {
             peers!();
         "mix-10": "readrandomwriterandom --readwritepercent 10 --value_size 1000 --num 700000 --duration 6 --threads 4",
             peers!();
-        "ycsb": "ycsba,ycsbc,ycsbe --value_size 1000 --num 700000 --duration 5 --threads 4", peers!();
+        "ycsb": "ycsba,ycsbc,ycsbe --value_size 1000 --num 700000 --duration 12 --threads 4", peers!();
         "scan-128": "seekrandom --seek_nexts 127 --value_size 1000 --num 500000 --duration 4 --threads 1", peers!();
         "scan-1k": "seekrandom --seek_nexts 1023 --value_size 1000 --num 500000 --duration 4 --threads 1", peers!();
         "scan-16k": "seekrandom --seek_nexts 16383 --value_size 1000 --num 500000 --duration 4 --threads 1", peers!();

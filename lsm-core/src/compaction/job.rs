@@ -215,7 +215,7 @@ impl SubJobs {
         let priority = match plan.reason {
             Reason::Redo => Priority::Flush,
             Reason::Manual => Priority::User,
-            Reason::Rollback | Reason::Collect => Priority::Deep,
+            Reason::Rollback | Reason::Collect | Reason::Reads => Priority::Deep,
             _ if out_of_l0 => Priority::L0,
             _ => Priority::Deep,
         };
@@ -344,7 +344,8 @@ impl SubJobs {
         let asked = self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
         let is_over = engine.closing.load(Ordering::Relaxed)
             || self.tree.is_dropped()
-            || (self.plan.reason == Reason::Rollback && rollback::is_to_abort(engine));
+            || (self.plan.reason == Reason::Rollback && rollback::is_to_abort(engine))
+            || (self.plan.reason == Reason::Reads && rollback::is_burst(engine));
         if asked || is_over { Err(cancelled()) } else { Ok(()) }
     }
 }

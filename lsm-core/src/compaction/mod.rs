@@ -9,6 +9,7 @@ pub(crate) mod output;
 pub(crate) mod patience;
 pub mod picker;
 pub mod plan;
+pub(crate) mod reads;
 pub mod strategy;
 pub mod visibility;
 

@@ -27,11 +27,11 @@ use crate::options::KeyspaceOptions;
 use crate::version::Version;
 
 /// What it costs to read, merge and write a byte.
-const MERGE_NS: f64 = 1.5;
+pub(super) const MERGE_NS: f64 = 1.5;
 
 /// What a look into one more run costs a read whose key it may hold; with a filter, which mostly says no.
-const PROBE_NS: f64 = 1_000.0;
-const FILTERED_PROBE_NS: f64 = 150.0;
+pub(super) const PROBE_NS: f64 = 1_000.0;
+pub(super) const FILTERED_PROBE_NS: f64 = 150.0;
 
 /// Look-ups that the positioning of an iterator counts as.
 const SEEK_WEIGHT: u64 = 4;

@@ -27,6 +27,8 @@ pub enum Reason {
     Rollback,
     /// Redirected entries that nobody needs are to go.
     Collect,
+    /// Readers have spent as much on many sorted runs as it costs to make one of them.
+    Reads,
 }
 
 /// Input files of one level, in level order.

@@ -175,5 +175,6 @@ fn cause(reason: Reason) -> &'static str {
         Reason::Redo => "redo",
         Reason::Rollback => "rollback",
         Reason::Collect => "collect",
+        Reason::Reads => "reads",
     }
 }

@@ -316,6 +316,10 @@ options! {
     /// written. When writes pause, `level0_compaction_trigger` counts again.
     level0_patience: bool [None] = true, in ANY, Live, Keyspace;
 
+    /// Lets tables be merged, while writes pause, though no level asks for it, once look-ups and scans have spent
+    /// as much on having so many sorted runs as it costs to make one of them.
+    read_compaction: bool [None] = true, in ANY, Live, Keyspace;
+
     /// Tables in level 0 from which writes are slowed down. Not below
     /// `level0_compaction_trigger`.
     level0_slowdown_trigger: usize [Count] = 20, in 1..=100_000, Live, Keyspace;

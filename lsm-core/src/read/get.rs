@@ -18,7 +18,7 @@ use crate::callback::Watch;
 use crate::engine::Engine;
 use crate::key::{Comparator, Kind, SEEK_KIND, internal_key, kind_byte_of, seqno_of, user_key};
 use crate::merge_operator::{MergeOperator, no_operator};
-use crate::metrics::{Counter, LevelCounter, Mine};
+use crate::metrics::{Counter, LevelCounter, Mine, SAMPLE_EVERY};
 use crate::options::ReadOptions;
 use crate::read::clue::Trail;
 use crate::read::internal::InternalIter;
@@ -95,7 +95,13 @@ pub(crate) fn get(
     };
     let ask = Ask::new(engine, space, view, tree, seqno, options);
     let found = match ask.mine.count_call(Counter::Gets) {
-        true => timed(&ask, key, context),
+        true => {
+            // This one stands for those that are not sampled.
+            if space.note_gets(SAMPLE_EVERY) {
+                engine.schedule();
+            }
+            timed(&ask, key, context)
+        }
         false => look_up(&ask, key, context),
     };
     watch.check()?;
@@ -429,7 +435,7 @@ struct Chain {
 }
 
 fn iter_spec(spec: &ReadSpec) -> IterSpec {
-    IterSpec { fill_cache: spec.fill_cache, verify: spec.verify, readahead_max: 0 }
+    IterSpec { fill_cache: spec.fill_cache, cache_ahead: false, verify: spec.verify, readahead_max: 0 }
 }
 
 impl Chain {

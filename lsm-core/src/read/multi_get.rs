@@ -212,7 +212,7 @@ impl Access for Remembering {
     #[inline]
     fn look(
         &mut self,
-        _: &Ask<'_>,
+        ask: &Ask<'_>,
         reader: &Arc<TableReader>,
         key: &[u8],
         seqno: SeqNo,
@@ -222,11 +222,14 @@ impl Access for Remembering {
             Some((_, block)) => block,
             None => {
                 let Some(at) = reader.locate(key, seqno, stats) else { return Ok(None) };
-                let Some(block) = reader.cached_block(at) else {
+                if let Some(block) = reader.cached_block(at) {
+                    stats.block_cache_hits += 1;
+                    block
+                } else if let Some(block) = reader.block_at_hand(at, &ask.spec, stats)? {
+                    block
+                } else {
                     return Err(Stop::Waits(Missing { table: reader.clone(), at }));
-                };
-                stats.block_cache_hits += 1;
-                block
+                }
             }
         };
         let found = reader.find_in(block, key, seqno)?;

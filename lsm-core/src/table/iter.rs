@@ -6,15 +6,22 @@
 //!                                                                    no: one block, through the cache
 //! ```
 //! A chunk is one read of many blocks that lie end to end; raw blocks are used where they lie in
-//! it, compressed ones are unpacked into one buffer used again and again. Chunks never enter the
-//! block cache: a scan larger than the cache would only wash it out.
+//! it, compressed ones are unpacked into one buffer used again and again. Whether blocks of a chunk enter the
+//! block cache is for the reader to say: a scan larger than the cache would only wash it out.
+//!
+//! How far the cursors before this one went after they were positioned ([`Walks`]) tells how much the first
+//! read is to bring.
 //!
 //! A positioning may be tried first ([`InternalIter::try_position`]): it goes the ordinary way, and leaves
-//! off at a block that would have to be read by itself. Whoever positions many cursors reads the blocks of
-//! all of them together, hands them over, and positions again.
+//! off at a block that neither a cache nor the system has at hand. Whoever positions many cursors reads the
+//! blocks of all of them together, hands them over, and positions again.
+//!
+//! [`Walks`]: super::walks::Walks
 
 use std::ops::Range;
 use std::sync::Arc;
+
+use dialsm_io::File;
 
 use super::block::{Block, BlockCursor};
 use super::format;
@@ -48,6 +55,10 @@ pub struct TableIter {
     is_missing: bool,
     /// Only keys with some prefix are wanted, and the filter says that there are none.
     lacks: bool,
+    /// Blocks entered in order since the last positioning, or since it last went backward.
+    walked: u32,
+    /// A positioning from which on it is likely to go forward.
+    is_start: bool,
 }
 
 /// The chunk read ahead, and when to read the next.
@@ -77,7 +88,20 @@ impl TableIter {
         };
         let (cursor, stats) = (BlockCursor::default(), ReadStats { cursors: 1, ..ReadStats::default() });
         let (handed, is_trial, is_missing) = (None, false, false);
-        TableIter { table, spec, cursor, at, ahead, stats, handed, is_trial, is_missing, lacks: false }
+        TableIter {
+            table,
+            spec,
+            cursor,
+            at,
+            ahead,
+            stats,
+            handed,
+            is_trial,
+            is_missing,
+            lacks: false,
+            walked: 0,
+            is_start: false,
+        }
     }
 
     /// What this cursor has read so far.
@@ -107,6 +131,10 @@ impl TableIter {
     fn load(&mut self, i: usize) -> Result<Block> {
         let in_order = i == self.ahead.expected;
         self.ahead.expected = i + 1;
+        if !in_order {
+            self.note_walk();
+        }
+        self.walked += 1;
         if self.ahead.blocks.contains(&i) {
             return self.cut_out(i);
         }
@@ -135,17 +163,57 @@ impl TableIter {
             self.stats.block_cache_hits += 1;
             return Ok(block);
         }
-        // Going on in order is what reading ahead is for.
-        if self.is_trial && !eager && !in_order {
-            return Err(self.leave_off());
-        }
         self.note_missed(in_order);
+        if !eager && !in_order {
+            return self.load_start(i);
+        }
+        // Going on in order is what reading ahead is for.
         if self.spec.readahead_max > 0 && (eager || self.ahead.in_order > IN_ORDER_MIN) {
             self.read_ahead(i, eager)?;
             return self.cut_out(i);
         }
-        let spec = ReadSpec { fill_cache: self.spec.fill_cache, verify: self.spec.verify };
-        self.table.block_from_file(self.table.index.handle(i), &spec, &mut self.stats)
+        self.table.block_from_file(self.table.index.handle(i), &self.read_spec(), &mut self.stats)
+    }
+
+    fn read_spec(&self) -> ReadSpec {
+        ReadSpec { fill_cache: self.spec.fill_cache, verify: self.spec.verify }
+    }
+
+    /// Block `i`, where a positioning begins, read with as many as are worth it. A trial does not wait for them.
+    fn load_start(&mut self, i: usize) -> Result<Block> {
+        let is_trial = self.is_trial;
+        let worth = if self.is_start { self.table.walks.worth_reading() } else { 1 };
+        if worth > 1 && self.spec.readahead_max > 0 {
+            let last = (i + worth).min(self.table.index.len()) - 1;
+            let bytes = (self.table.index.handle(last).end() - self.table.index.handle(i).offset) as usize;
+            let wanted = bytes.min(self.spec.readahead_max);
+            let read = |file: &dyn File, buf: &mut [u8], at| match is_trial {
+                true => Ok(file.read_cached_at(buf, at)),
+                false => format::read_exact(file, buf, at).map(|()| true),
+            };
+            if !self.read_chunk(i, wanted, read)? {
+                return Err(self.leave_off());
+            }
+            // From here on as if it had come to read ahead; but few go much further.
+            self.ahead.in_order = IN_ORDER_MIN;
+            self.ahead.next_bytes = wanted / 2;
+            return self.cut_out(i);
+        }
+        let spec = self.read_spec();
+        if !is_trial {
+            return self.table.block_from_file(self.table.index.handle(i), &spec, &mut self.stats);
+        }
+        match self.table.block_at_hand(i, &spec, &mut self.stats)? {
+            Some(block) => Ok(block),
+            None => Err(self.leave_off()),
+        }
+    }
+
+    fn note_walk(&mut self) {
+        if self.walked > 0 {
+            self.table.walks.note(self.walked);
+            self.walked = 0;
+        }
     }
 
     fn note_missed(&mut self, in_order: bool) {
@@ -159,6 +227,8 @@ impl TableIter {
     #[cold]
     fn leave_off(&mut self) -> Error {
         self.is_missing = true;
+        // It will be entered when it is there.
+        self.walked = 0;
         Error::new(ErrorKind::Internal, "a positioning that was only tried needs a block")
     }
 
@@ -167,6 +237,17 @@ impl TableIter {
         let max = self.spec.readahead_max.min(READAHEAD_MAX);
         let wanted = if eager { max } else { self.ahead.next_bytes };
         self.ahead.next_bytes = (wanted * 2).min(max);
+        self.read_chunk(i, wanted, |file, buf, at| format::read_exact(file, buf, at).map(|()| true))?;
+        Ok(())
+    }
+
+    /// Lets `read` fill a chunk of about `wanted` bytes that starts with block `i`; whether it did.
+    fn read_chunk(
+        &mut self,
+        i: usize,
+        wanted: usize,
+        read: impl FnOnce(&dyn File, &mut [u8], u64) -> Result<bool>,
+    ) -> Result<bool> {
         let (count, bytes) = reader::span(&self.table.index, i, wanted);
         let len = (bytes.end - bytes.start) as usize;
         self.ahead.blocks = 0..0;
@@ -175,18 +256,26 @@ impl TableIter {
             self.ahead.buf = format::zeroed(len.max(wanted.min(self.table.footer.file_bytes as usize)));
         }
         let buf = Arc::get_mut(&mut self.ahead.buf).expect("just made, or found to have no other owner");
-        format::read_exact(&*self.table.file, &mut buf[..len], bytes.start)?;
+        if !read(&*self.table.file, &mut buf[..len], bytes.start)? {
+            return Ok(false);
+        }
         self.stats.blocks_read += count as u64;
         self.stats.bytes_read += len as u64;
         self.ahead.blocks = i..i + count;
         self.ahead.start = bytes.start;
-        Ok(())
+        Ok(true)
     }
 
     /// Takes block `i` out of the chunk.
     fn cut_out(&mut self, i: usize) -> Result<Block> {
         let handle = self.table.index.handle(i);
         let start = (handle.offset - self.ahead.start) as usize;
+        if self.spec.cache_ahead && self.spec.fill_cache && self.table.keeps_blocks() {
+            let sealed = &self.ahead.buf[start..start + (handle.end() - handle.offset) as usize];
+            let block = format::copy_block(sealed, handle, self.spec.verify)?;
+            self.table.offer(handle, &self.read_spec(), &block);
+            return Ok(block);
+        }
         let reuse = self.ahead.unpack.take();
         format::open_block(&self.ahead.buf, start, handle, self.spec.verify, reuse)
     }
@@ -212,6 +301,14 @@ impl TableIter {
             return Ok(());
         }
         self.guarded(go)
+    }
+
+    /// As `positioned`, where it is likely to go forward.
+    fn starting(&mut self, go: impl FnOnce(&mut TableIter) -> Result<()>) -> Result<()> {
+        self.is_start = true;
+        let positioned = self.positioned(go);
+        self.is_start = false;
+        positioned
     }
 
     /// To the first entry of block `from` or a later one.
@@ -289,7 +386,7 @@ impl InternalIter for TableIter {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.positioned(|it| it.first_from(0))
+        self.starting(|it| it.first_from(0))
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
@@ -298,7 +395,7 @@ impl InternalIter for TableIter {
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         check_target(target)?;
-        self.positioned(|it| it.seek_inner(target))
+        self.starting(|it| it.seek_inner(target))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
@@ -365,5 +462,11 @@ impl InternalIter for TableIter {
 
     fn add_stats(&self, to: &mut ReadStats) {
         to.add(&self.stats);
+    }
+}
+
+impl Drop for TableIter {
+    fn drop(&mut self) {
+        self.note_walk();
     }
 }

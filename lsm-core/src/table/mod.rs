@@ -28,6 +28,7 @@ pub mod properties;
 mod range_section;
 mod reader;
 mod verify;
+mod walks;
 mod writer;
 
 #[cfg(test)]
@@ -134,8 +135,10 @@ pub const READAHEAD_BYTES: usize = 256 << 10;
 /// How a scan treats cache, checksums and readahead.
 #[derive(Clone, Copy, Debug)]
 pub struct IterSpec {
-    /// As [`ReadSpec::fill_cache`]; blocks read ahead never go into the cache.
+    /// As [`ReadSpec::fill_cache`]; of blocks read ahead only with `cache_ahead`.
     pub fill_cache: bool,
+    /// Whether blocks read ahead go into the cache, too, once they are entered.
+    pub cache_ahead: bool,
     /// As [`ReadSpec::verify`].
     pub verify: bool,
     /// Bytes of the largest readahead. 0: none. Up to [`READAHEAD_BYTES`]: starts at 16 KiB once
@@ -147,14 +150,14 @@ pub struct IterSpec {
 
 impl Default for IterSpec {
     fn default() -> IterSpec {
-        IterSpec { fill_cache: true, verify: true, readahead_max: READAHEAD_BYTES }
+        IterSpec { fill_cache: true, cache_ahead: false, verify: true, readahead_max: READAHEAD_BYTES }
     }
 }
 
 impl IterSpec {
     /// One pass over the whole table, as compaction makes it: 1 MiB a read, cache left alone.
     pub fn whole_table() -> IterSpec {
-        IterSpec { fill_cache: false, verify: true, readahead_max: 1 << 20 }
+        IterSpec { fill_cache: false, cache_ahead: false, verify: true, readahead_max: 1 << 20 }
     }
 }
 

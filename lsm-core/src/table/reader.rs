@@ -20,6 +20,7 @@ use super::format::{self, BLOCK_BYTES_MAX, BLOCK_TRAILER_BYTES, FOOTER_BYTES, Fo
 use super::index::Index;
 use super::properties::Properties;
 use super::range_section::{self, Section};
+use super::walks::Walks;
 use super::{Found, IterSpec, ReadSpec, ReadStats, TableIter};
 use crate::cache::{BlockCache, FileId};
 use crate::callback::Watch;
@@ -49,6 +50,7 @@ pub struct TableReader {
     /// All data blocks, of a table of nothing but clues: the clue cache. A part of its table, it answers for
     /// that one alone, in its turn (rule 5), and goes with it.
     pinned: OnceLock<Box<[Block]>>,
+    pub(super) walks: Walks,
 }
 
 impl TableReader {
@@ -168,6 +170,7 @@ impl TableReader {
             file_id,
             cached,
             pinned: OnceLock::new(),
+            walks: Walks::default(),
         })
     }
 
@@ -290,6 +293,34 @@ impl TableReader {
         let block = format::read_block(&*self.file, handle, spec.verify)?;
         self.offer(handle, spec, &block);
         Ok(block)
+    }
+
+    /// Data block `i` out of the file, if it can be had without waiting for a device.
+    ///
+    /// # Errors
+    /// `Corruption` with file and offset.
+    pub(crate) fn block_at_hand(
+        &self,
+        i: usize,
+        spec: &ReadSpec,
+        stats: &mut ReadStats,
+    ) -> Result<Option<Block>> {
+        let handle = self.index.handle(i);
+        let mut sealed = format::zeroed(handle.len as usize + BLOCK_TRAILER_BYTES);
+        let buf = Arc::get_mut(&mut sealed).expect("just made");
+        if !self.file.read_cached_at(buf, handle.offset) {
+            return Ok(None);
+        }
+        stats.blocks_read += 1;
+        stats.bytes_read += sealed.len() as u64;
+        let block = format::open_block(&sealed, 0, handle, spec.verify, None).map_err(|e| self.located(e))?;
+        self.offer(handle, spec, &block);
+        Ok(Some(block))
+    }
+
+    /// Whether a block that a reader offers would be kept.
+    pub(super) fn keeps_blocks(&self) -> bool {
+        self.cache.capacity() > 0
     }
 
     /// Offers a block just read to the block cache, if the reader wants that.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use dialsm_io::fs::Advice;
 use dialsm_io::{ErrorKind, File};
@@ -14,7 +14,7 @@ use crate::cache::{BlockCache, TableCache};
 use crate::checksum;
 use crate::format::{FileHeader, FileKind};
 use crate::key::{self, Comparator, Kind, UserComparator, internal_key};
-use crate::read::internal::InternalIter;
+use crate::read::internal::{InternalIter, Target};
 use crate::types::{DbId, FileNumber, SEQNO_MAX};
 
 /// A file in memory.
@@ -24,12 +24,15 @@ pub(crate) struct MemFile {
     reads: AtomicU64,
     /// Bytes that fit.
     room: AtomicU64,
+    /// Whether it says to have all at hand.
+    is_at_hand: AtomicBool,
 }
 
 impl MemFile {
     pub(crate) fn with(bytes: Vec<u8>) -> Arc<MemFile> {
         let (bytes, room) = (RwLock::new(bytes), AtomicU64::new(u64::MAX));
-        Arc::new(MemFile { path: "test.tbl".into(), bytes, reads: AtomicU64::new(0), room })
+        let (reads, is_at_hand) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(MemFile { path: "test.tbl".into(), bytes, reads, room, is_at_hand })
     }
 }
 
@@ -44,6 +47,9 @@ impl File for MemFile {
         let n = buf.len().min(bytes.len() - from);
         buf[..n].copy_from_slice(&bytes[from..from + n]);
         Ok(n)
+    }
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> bool {
+        self.is_at_hand.load(Relaxed) && self.read_at(buf, offset).is_ok_and(|n| n == buf.len())
     }
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         let mut bytes = self.bytes.write();
@@ -517,7 +523,12 @@ fn without_verification_damage_is_survived() {
             };
             // Wrong data is what was asked for; a panic or a loop without end is not.
             for readahead_max in [0, 1 << 20] {
-                let mut it = table.iter(IterSpec { fill_cache: false, verify: false, readahead_max });
+                let mut it = table.iter(IterSpec {
+                    fill_cache: false,
+                    cache_ahead: false,
+                    verify: false,
+                    readahead_max,
+                });
                 let mut walk = || {
                     it.seek_to_first()?;
                     while it.valid() {
@@ -626,7 +637,10 @@ fn scans_read_ahead_and_leave_the_cache_alone() {
         assert_eq!(it.stats().blocks_read + it.stats().block_cache_hits, meta.data_blocks);
         file.reads.load(Relaxed) - before
     };
-    assert_eq!(meta.data_blocks, reads_of(IterSpec { fill_cache: false, readahead_max: 0, verify: true }));
+    assert_eq!(
+        meta.data_blocks,
+        reads_of(IterSpec { fill_cache: false, cache_ahead: false, readahead_max: 0, verify: true })
+    );
     let scan = reads_of(IterSpec::default());
     assert!(scan < 20, "{scan} reads for {} blocks", meta.data_blocks);
     assert!(cache.usage() < 3 * 4400, "the scan went into the cache: {} bytes", cache.usage());
@@ -638,6 +652,82 @@ fn scans_read_ahead_and_leave_the_cache_alone() {
     assert_eq!(0, reads_of(IterSpec::default()), "all in the cache");
     drop(table);
     assert_eq!(cache.usage(), 0, "a dropped table leaves no blocks");
+}
+
+#[test]
+fn cursors_read_at_once_what_those_before_them_went_through() {
+    let cmp = Comparator::Bytewise;
+    let entries = plain_entries(20_000, 100);
+    let (file, meta) = build(&entries, &cmp, &options(4096, Compression::None));
+    let per_block = entries.len() / meta.data_blocks as usize;
+    // Ten blocks each; in trials, where nothing is waited for, and outside of them.
+    for (is_at_hand, is_trial) in [(false, false), (true, true), (false, true)] {
+        let table = open(&file, &cmp);
+        file.is_at_hand.store(is_at_hand, Relaxed);
+        let mut rng = Rng(7);
+        let mut scan = |blocks: usize| {
+            let start = rng.below(entries.len() - 12 * per_block);
+            let (key, before) = (&entries[start].0, file.reads.load(Relaxed));
+            let mut it = table.iter(IterSpec::default());
+            if is_trial && it.try_position(&Target::AtOrAfter(key)).is_err() {
+                let mut missing = Vec::new();
+                it.missing(&mut missing);
+                assert_eq!((missing.len(), is_at_hand), (1, false));
+                it.seek(key).expect("intact");
+            } else if !is_trial {
+                it.seek(key).expect("intact");
+            }
+            for entry in &entries[start..start + blocks * per_block] {
+                assert_eq!((it.key(), it.value()), (&entry.0[..], &entry.1[..]));
+                it.next().expect("intact");
+            }
+            file.reads.load(Relaxed) - before
+        };
+        let first = scan(10);
+        assert!(first >= 4, "two blocks one by one, then chunks: {first} reads");
+        (0..100).for_each(|_| {
+            scan(10);
+        });
+        let learned = scan(10);
+        assert!((2..=3).contains(&learned), "{learned} reads of ten blocks");
+        // And unlearned: a cursor that enters one block reads no more.
+        (0..100).for_each(|_| {
+            scan(0);
+        });
+        let mut it = table.iter(IterSpec::default());
+        it.seek(&entries[0].0).expect("intact");
+        assert_eq!(it.stats().blocks_read, 1);
+    }
+    file.is_at_hand.store(false, Relaxed);
+}
+
+#[test]
+fn blocks_read_ahead_enter_the_cache_if_the_reader_says_so() {
+    let cmp = Comparator::Bytewise;
+    let entries = plain_entries(20_000, 100);
+    for compression in [Compression::None, Compression::Lz4] {
+        let (file, meta) = build(&entries, &cmp, &options(4096, compression));
+        let cache = Arc::new(BlockCache::new(64 << 20));
+        let table = open_with(&file, &cmp, cache.clone()).expect("intact");
+        let spec = IterSpec { cache_ahead: true, ..IterSpec::default() };
+        let reads_of = |spec: IterSpec| {
+            let before = file.reads.load(Relaxed);
+            scan_both_ways(&table, &entries, spec);
+            file.reads.load(Relaxed) - before
+        };
+        reads_of(IterSpec { fill_cache: false, ..spec });
+        reads_of(IterSpec { verify: false, ..spec });
+        assert_eq!(cache.usage(), 0, "{compression:?}: not what came in unchecked, nor uninvited");
+        let mut it = table.iter(spec);
+        it.seek_to_first().expect("intact");
+        let before = file.reads.load(Relaxed);
+        while it.valid() {
+            it.next().expect("intact");
+        }
+        let reads = file.reads.load(Relaxed) - before;
+        assert!(reads < 20, "{compression:?}: {reads} reads for {} blocks", meta.data_blocks);
+        assert_eq!(reads_of(spec), 0, "{compression:?}: all is in the cache");
+    }
 }
 
 #[test]

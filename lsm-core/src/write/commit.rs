@@ -188,15 +188,27 @@ impl Commit {
             let event = event.get_or_insert_with(|| engine.env.event());
             event.wait(event.epoch(), Some(engine.env.now() + 50_000));
         }
+        let result = self.act_as_leader(act);
+        if let Some(event) = event {
+            self.sleepers.lock().push(event);
+        }
+        result
+    }
+
+    /// The same, if nobody leads just now: for those whom a leader may wait for.
+    pub(crate) fn try_between_groups<T>(&self, act: impl FnOnce(&mut Leader, SeqNo) -> T) -> Option<T> {
+        let is_mine = self.queue.lock().take_lead();
+        is_mine.then(|| self.act_as_leader(act))
+    }
+
+    /// Has the lead, and gives it back.
+    fn act_as_leader<T>(&self, act: impl FnOnce(&mut Leader, SeqNo) -> T) -> T {
         let result = {
             let mut leader = self.leader.lock();
             let last = leader.next_seqno - 1;
             act(&mut leader, last)
         };
         self.free_lead();
-        if let Some(event) = event {
-            self.sleepers.lock().push(event);
-        }
         result
     }
 

@@ -272,6 +272,22 @@ const CHECKS: &[(&str, Check)] = &[
         c.env.sleep(1_000_000);
         assert!(c.db.compactions() > 0);
     }),
+    ("read_compaction", |c| {
+        (0..3).for_each(|_| c.table(0, 100, 100));
+        c.db.set_options(&[("level0_patience", "false"), ("automatic_compaction", "true")]).expect("set");
+        let read_much = || {
+            for _ in 0..8_000 {
+                c.db.iter(&Default::default()).expect("iter").seek_to_first().expect("seek");
+            }
+            c.env.sleep(1_000_000_000);
+            c.db.compactions()
+        };
+        let before = read_much();
+        assert!(before > 0);
+        c.set("read_compaction", "false");
+        c.table(0, 100, 100);
+        assert_eq!(read_much(), before);
+    }),
     ("pending_compaction_soft_bytes", |c| {
         owe_three_mib(c);
         c.set("pending_compaction_soft_bytes", "1M");
