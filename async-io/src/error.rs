@@ -184,7 +184,12 @@ impl Error {
 
     /// Whether the same call may succeed later by itself: the disk is full, or no file descriptor is left.
     pub fn is_passing(&self) -> bool {
-        self.kind() == ErrorKind::NoSpace || is_out_of_descriptors(self.os_code())
+        self.kind() == ErrorKind::NoSpace || self.is_out_of_descriptors()
+    }
+
+    /// Whether the call could not begin for want of a file descriptor: it has lost nothing.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        is_out_of_descriptors(self.os_code())
     }
 
     /// Whether something stands where a directory should be, or should not yet be anything.

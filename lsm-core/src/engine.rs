@@ -134,8 +134,7 @@ impl Engine {
     /// since is sure of its name, and another sync would say nothing of what this one lost (rule 17). One that
     /// could not begin for want of a descriptor has lost nothing.
     pub(crate) fn note_sync_of_dir(&self, error: &Error) {
-        let began = error.kind() == ErrorKind::NoSpace || !error.is_passing();
-        if began && error.path() == Some(&self.dir) {
+        if !error.is_out_of_descriptors() && error.path() == Some(&self.dir) {
             self.error.latch_lasting("the sync of the directory", error);
         }
     }

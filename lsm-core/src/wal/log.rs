@@ -252,8 +252,7 @@ impl Log {
             (newest, segments.names_made)
         };
         self.fs.sync_dir(&self.dir).inspect_err(|error| {
-            // Without a descriptor it has not begun.
-            if error.kind() == ErrorKind::NoSpace || !error.is_passing() {
+            if !error.is_out_of_descriptors() {
                 self.note_failed_sync(error);
             }
         })?;
