@@ -221,6 +221,8 @@ fn b057_a_recycled_segment_brings_nothing_back() {
         for i in 0..2 {
             put(&db, &[100 + i], &[round; 2000]);
         }
+        // What the flush has released is on its way out, and would vanish while the files are read.
+        db.wait_until_idle().expect("idle");
         let image = image_of(sim.as_ref(), Path::new(DIR));
         let newest = logs(&image).pop().expect("a log");
         recycled += usize::from(image[&newest].len() > 64 << 10);
