@@ -12,7 +12,10 @@ use super::ledger::Ledger;
 use super::tap::{Heard, Listener};
 
 /// How many of the last things that happened are kept.
-const HISTORY_MAX: usize = 60;
+const HISTORY_MAX: usize = 30;
+
+/// And of users before those.
+const USERS_HISTORY_MAX: usize = 20;
 
 /// A checkpoint that was made, or is being made.
 #[derive(Clone, Debug)]
@@ -28,6 +31,33 @@ pub struct Checkpoint {
 /// Lines for whoever follows a run from outside.
 pub type Told = Box<dyn Fn(&str) + Send + Sync>;
 
+/// The last lines of what happened, and before them the last ones of users: background work may go on for long
+/// after those.
+#[derive(Default)]
+struct History {
+    users: VecDeque<String>,
+    all: VecDeque<String>,
+}
+
+impl History {
+    fn add(&mut self, line: String) {
+        if self.all.len() == HISTORY_MAX {
+            let oldest = self.all.pop_front().filter(|line| !is_background(line));
+            if let Some(line) = oldest {
+                if self.users.len() == USERS_HISTORY_MAX {
+                    self.users.pop_front();
+                }
+                self.users.push_back(line);
+            }
+        }
+        self.all.push_back(line);
+    }
+}
+
+fn is_background(line: &str) -> bool {
+    line.starts_with("dialsm-") || line.starts_with("sim-io")
+}
+
 /// The book of a run.
 #[derive(Default)]
 pub struct Book {
@@ -35,14 +65,14 @@ pub struct Book {
     violations: Mutex<Vec<String>>,
     checkpoints: Mutex<Vec<Checkpoint>>,
     digest: Mutex<u64>,
-    history: Mutex<Option<VecDeque<String>>>,
+    history: Mutex<Option<History>>,
     told: Option<Told>,
 }
 
 impl Book {
     /// An empty book that keeps a history if told so.
     pub fn new(with_history: bool) -> Book {
-        Book { history: Mutex::new(with_history.then(VecDeque::new)), ..Book::default() }
+        Book { history: Mutex::new(with_history.then(History::default)), ..Book::default() }
     }
 
     /// An empty book that tells each entry as a line: `o ID..` handed to the log, `a ID` acknowledged,
@@ -123,17 +153,15 @@ impl Book {
     pub fn note(&self, what: impl FnOnce() -> String) {
         let mut history = self.history.lock();
         if let Some(history) = &mut *history {
-            if history.len() == HISTORY_MAX {
-                history.pop_front();
-            }
             let thread = std::thread::current();
-            history.push_back(format!("{}: {}", thread.name().unwrap_or("main"), what()));
+            history.add(format!("{}: {}", thread.name().unwrap_or("main"), what()));
         }
     }
 
     /// The last things that happened, oldest first.
     pub fn history(&self) -> Vec<String> {
-        self.history.lock().iter().flatten().cloned().collect()
+        let history = self.history.lock();
+        history.iter().flat_map(|history| history.users.iter().chain(&history.all)).cloned().collect()
     }
 
     /// A hash of every call on files so far, with what was written.

@@ -10,9 +10,6 @@ use super::sim::{Outcome, Tally, run};
 /// How many runs are tried to find a smaller one.
 const SHRINKS_MAX: usize = 16;
 
-/// Lines of history that are shown.
-const HISTORY_SHOWN: usize = 30;
-
 /// Which runs to make.
 #[derive(Clone, Debug)]
 pub struct Series {
@@ -102,8 +99,7 @@ fn show_failure(series: &Series, seed: u64, outcome: &Outcome, out: &mut dyn Wri
     };
     writeln!(out, "  {} users, {} batches each, rules {:?}", profile.threads, profile.writes, profile.rules)?;
     writeln!(out, "  {}", violation.what)?;
-    let skipped = violation.history.len().saturating_sub(HISTORY_SHOWN);
-    for line in &violation.history[skipped..] {
+    for line in &violation.history {
         writeln!(out, "    {line}")?;
     }
     out.flush()
