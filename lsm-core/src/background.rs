@@ -471,10 +471,8 @@ fn next_for_reads<'a>(engine: &Engine, alive: &'a Alive) -> Result<Option<Picked
         let spent = space.spent.total();
         for tree in &space.trees {
             let view = tree.view_guard();
-            if view.version.l0().len()
-                + view.version.levels()[1..].iter().filter(|level| !level.is_empty()).count()
-                < 2
-            {
+            let deeper = view.version.levels()[1..].iter().filter(|level| !level.is_empty()).count();
+            if view.version.l0_depth() + deeper < 2 {
                 tree.spent_before.store(spent, Ordering::Relaxed);
                 continue;
             }
