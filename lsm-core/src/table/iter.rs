@@ -209,10 +209,11 @@ impl TableIter {
         }
     }
 
+    /// Passes over the whole table say nothing of how far others go.
     fn note_walk(&mut self) {
-        if self.walked > 0 {
-            self.table.walks.note(self.walked);
-            self.walked = 0;
+        let walked = std::mem::take(&mut self.walked);
+        if walked > 0 && self.spec.readahead_max <= READAHEAD_BYTES {
+            self.table.walks.note(walked);
         }
     }
 
