@@ -276,7 +276,7 @@ const CHECKS: &[(&str, Check)] = &[
         (0..3).for_each(|_| c.table(0, 100, 100));
         c.db.set_options(&[("level0_patience", "false"), ("automatic_compaction", "true")]).expect("set");
         let read_much = || {
-            for _ in 0..8_000 {
+            for _ in 0..20_000 {
                 c.db.iter(&Default::default()).expect("iter").seek_to_first().expect("seek");
             }
             c.env.sleep(1_000_000_000);
